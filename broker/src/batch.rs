@@ -1,0 +1,74 @@
+//! Records on their way into a partition: encoded once, offsets and checksums set under the partition's lock.
+
+use crate::record::{self, NewRecord};
+use crate::units::{Offset, Timestamp};
+
+/// Encoded records without offsets, appended together or not at all. Can be cleared and used again.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    /// Where each record ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a record. The caller has checked its size against the limit.
+    pub fn push(&mut self, key: Option<&[u8]>, value: &[u8]) {
+        record::encode(&mut self.bytes, key, value);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether it has no records.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many bytes the records take on disk.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all records and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Numbers the records from `base`, stamps them, and sets their checksums.
+    pub(crate) fn seal(&mut self, base: Offset, timestamp: Timestamp) {
+        let mut start = 0;
+        for (i, &end) in self.ends.iter().enumerate() {
+            record::seal(&mut self.bytes[start..end], base.plus(i as u64), timestamp);
+            start = end;
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where each record starts in [`Batch::bytes`].
+    pub(crate) fn starts(&self) -> impl Iterator<Item = usize> + '_ {
+        std::iter::once(0).chain(self.ends.iter().copied()).take(self.ends.len())
+    }
+}
+
+impl<'a> FromIterator<&'a NewRecord> for Batch {
+    fn from_iter<T: IntoIterator<Item = &'a NewRecord>>(records: T) -> Self {
+        let mut batch = Self::new();
+        for record in records {
+            batch.push(record.key.as_deref(), &record.value);
+        }
+        batch
+    }
+}

@@ -1,0 +1,234 @@
+//! The disk seam: what the log needs of a file system, and no more.
+//!
+//! [`OsDisk`] is the real file system; a simulation gives its own. Dispatch is static, so the real path costs what
+//! `std::fs` costs. I/O is positional only: there is no cursor to get out of step after a failed write.
+//!
+//! Every method that makes something durable is `#[track_caller]`: a test disk can tell the places in the broker that
+//! sync apart, switch one off, and show that something then breaks.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+#[cfg(unix)]
+use std::os::unix::fs::FileExt;
+
+/// How [`Disk::open`] treats a file that is or is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// For reading only; `NotFound` where there is none.
+    Read,
+    /// For reading and writing; `NotFound` where there is none.
+    Write,
+    /// For reading and writing; made, empty, where there is none.
+    Create,
+    /// For reading and writing; made, and `AlreadyExists` where there is one.
+    CreateNew,
+}
+
+/// What a directory holds under one name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The name, without its directory. A name that is not UTF-8 is shown with replacement characters.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// A file system. Cheap to clone; clones are the same file system.
+pub trait Disk: Clone + Debug + Send + Sync + 'static {
+    /// An open file.
+    type File: DiskFile;
+    /// Held for as long as this process owns a directory.
+    type Lock: Debug + Send + Sync + 'static;
+
+    /// Opens a file. The entry of a new file is durable only after [`Disk::sync_dir`] on its directory.
+    fn open(&self, path: &Path, how: Open) -> io::Result<Self::File>;
+    /// Makes one directory; `AlreadyExists` where there is one, `NotFound` where the parent is missing.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// What a directory holds, sorted by name.
+    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>>;
+    /// Gives a file or directory another name, in the place of what had it. Atomic; durable after `sync_dir` on both.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name. Whoever has it open can go on reading.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory's entries durable.
+    #[track_caller]
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes an exclusive lock on a directory, which ends with the process at the latest. `WouldBlock` where another
+    /// process holds it. Writes nothing: it works on a read-only file system.
+    fn lock_dir(&self, dir: &Path) -> io::Result<Self::Lock>;
+    /// A value that changes whenever the machine starts anew, and only then; `None` where that is not known.
+    ///
+    /// What was in the page cache survives the death of a process, but not of the machine: recovery reads a hole
+    /// in a log differently after each.
+    fn boot_id(&self) -> Option<String>;
+}
+
+/// An open file.
+pub trait DiskFile: Debug + Send + Sync + 'static {
+    /// Reads at a byte position. Fewer bytes than asked for are legal; 0 is the end of the file.
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
+    /// Writes at a byte position. Fewer bytes than given are legal.
+    fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize>;
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts the file off, or extends it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes the data and the length durable (`fdatasync`).
+    #[track_caller]
+    fn sync_data(&self) -> io::Result<()>;
+}
+
+/// Reads until `buf` is full or the file ends; gives the number of bytes read. Retries `EINTR`.
+pub fn read_full_at(file: &impl DiskFile, buf: &mut [u8], position: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], position + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `buf`. Retries `EINTR` and goes on after a short write; after an error an unknown part is written.
+pub fn write_full_at(file: &impl DiskFile, buf: &[u8], position: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.write_at(&buf[done..], position + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// How often a sync that a signal interrupted is tried again. Any other failure of a sync is final: the kernel may
+/// have dropped the dirty pages, and a second try would answer "yes" about data that is gone.
+const INTERRUPTED_SYNC_TRIES: usize = 3;
+
+/// Makes a file's data durable; retries `EINTR` only.
+#[track_caller]
+pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
+    let mut result = file.sync_data();
+    for _ in 1..INTERRUPTED_SYNC_TRIES {
+        match &result {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.sync_data(),
+            _ => break,
+        }
+    }
+    result
+}
+
+/// Makes a directory's entries durable; retries `EINTR` only.
+#[track_caller]
+pub fn sync_dir(disk: &impl Disk, dir: &Path) -> io::Result<()> {
+    let mut result = disk.sync_dir(dir);
+    for _ in 1..INTERRUPTED_SYNC_TRIES {
+        match &result {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = disk.sync_dir(dir),
+            _ => break,
+        }
+    }
+    result
+}
+
+/// The real file system.
+#[derive(Clone, Debug, Default)]
+pub struct OsDisk;
+
+impl Disk for OsDisk {
+    type File = File;
+    type Lock = File;
+
+    fn open(&self, path: &Path, how: Open) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match how {
+            Open::Read => &mut options,
+            Open::Write => options.write(true),
+            Open::Create => options.write(true).create(true),
+            Open::CreateNew => options.write(true).create_new(true),
+        };
+        options.open(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let is_dir = entry.file_type()?.is_dir();
+            entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), is_dir });
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<File> {
+        let handle = File::open(dir)?;
+        match handle.try_lock() {
+            Ok(()) => Ok(handle),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned())
+    }
+}
+
+impl DiskFile for File {
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buf, position)
+    }
+
+    fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
+        FileExt::write_at(self, buf, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+}

@@ -1,0 +1,200 @@
+//! What can go wrong in the log, where, and what to do about it. Each error has a stable [`Code`] on the wire.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::units::{Offset, Position};
+
+/// The stable name of a kind of error; clients and scenarios act on it. The numbers are those of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum Code {
+    /// The request cannot be understood, or asks for something impossible.
+    InvalidRequest = 1,
+    /// A frame is longer than the server takes.
+    FrameTooLarge = 2,
+    /// A topic's name breaks the rules.
+    InvalidTopic = 3,
+    /// There is no topic of this name.
+    UnknownTopic = 4,
+    /// There is a topic of this name already.
+    TopicExists = 5,
+    /// The topic has no partition of this number.
+    UnknownPartition = 6,
+    /// The offset is before the first or after the last.
+    OffsetOutOfRange = 7,
+    /// A record is longer than the server takes.
+    RecordTooLarge = 8,
+    /// The bytes on disk are not those that were written.
+    Corrupt = 9,
+    /// The disk is full. Nothing was stored; it works again when there is room.
+    StorageFull = 10,
+    /// The disk failed. Nothing was stored; another try may work.
+    StorageFailed = 11,
+    /// The partition takes no writes until it is reopened. Nothing was stored.
+    Fenced = 12,
+    /// The disk failed at a moment that leaves open whether the record will be found after a restart.
+    OutcomeUnknown = 13,
+    /// The server has as many connections as it takes.
+    TooManyConnections = 14,
+    /// The server is stopping. Nothing was stored.
+    ShuttingDown = 15,
+    /// The peer was idle, or slow within one frame, for too long.
+    Timeout = 16,
+}
+
+impl Code {
+    /// Whether a refused produce with this code may nevertheless have been stored.
+    pub fn leaves_outcome_unknown(self) -> bool {
+        self == Code::OutcomeUnknown
+    }
+}
+
+/// An operation of the log that did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A topic's name breaks the rules.
+    #[error(
+        "{name:?} cannot be a topic: 1 to 249 characters of A-Z a-z 0-9 . _ - are allowed, and not . or .."
+    )]
+    InvalidTopic {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// A number in the request is out of its range.
+    #[error("{what}")]
+    InvalidRequest {
+        /// What, and which range is allowed.
+        what: String,
+    },
+    /// There is no topic of this name.
+    #[error("there is no topic {name:?}; `topic create` makes one")]
+    UnknownTopic {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// There is a topic of this name already.
+    #[error("there is a topic {name:?} already")]
+    TopicExists {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The topic has no partition of this number.
+    #[error("topic {topic:?} has no partition {partition}: it has 0 to {}", .count.saturating_sub(1))]
+    UnknownPartition {
+        /// The topic.
+        topic: String,
+        /// The number that was asked for.
+        partition: u32,
+        /// How many it has.
+        count: u32,
+    },
+    /// The offset is before the first or after the last.
+    #[error("{partition} has offsets {start} to {end} (the next one); {asked} is outside")]
+    OffsetOutOfRange {
+        /// `topic/partition`.
+        partition: String,
+        /// The offset that was asked for.
+        asked: Offset,
+        /// The first offset.
+        start: Offset,
+        /// The offset after the last readable one.
+        end: Offset,
+    },
+    /// A record is longer than the broker takes.
+    #[error("a record of {bytes} bytes is over the limit of {limit} (max-record-bytes)")]
+    RecordTooLarge {
+        /// Key and value together.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The bytes on disk are not those that were written.
+    #[error("{}: the record at byte {position}, offset {offset}, is damaged; the records around it can be read", .segment.display())]
+    Corrupt {
+        /// The segment's log file.
+        segment: PathBuf,
+        /// Where the bad bytes begin.
+        position: Position,
+        /// The offset that cannot be read.
+        offset: Offset,
+    },
+    /// The disk failed, and nothing was stored.
+    #[error("{}: {source}; nothing was stored", .path.display())]
+    Storage {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: SharedIo,
+    },
+    /// The partition takes no writes until it is reopened.
+    #[error("{partition} takes no writes: {reason}; restart the broker to recover it")]
+    Fenced {
+        /// `topic/partition`.
+        partition: String,
+        /// Since when and why.
+        reason: String,
+    },
+    /// The disk failed at a moment that leaves open whether the record will be found after a restart.
+    #[error("{partition}: {reason}; whether the record was stored is unknown until the broker has restarted")]
+    OutcomeUnknown {
+        /// `topic/partition`.
+        partition: String,
+        /// What failed.
+        reason: String,
+    },
+    /// The broker is closed or closing.
+    #[error("the broker is stopping; nothing was stored")]
+    ShuttingDown,
+}
+
+impl Error {
+    /// The stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Error::InvalidTopic { .. } => Code::InvalidTopic,
+            Error::InvalidRequest { .. } => Code::InvalidRequest,
+            Error::UnknownTopic { .. } => Code::UnknownTopic,
+            Error::TopicExists { .. } => Code::TopicExists,
+            Error::UnknownPartition { .. } => Code::UnknownPartition,
+            Error::OffsetOutOfRange { .. } => Code::OffsetOutOfRange,
+            Error::RecordTooLarge { .. } => Code::RecordTooLarge,
+            Error::Corrupt { .. } => Code::Corrupt,
+            Error::Storage { source, .. } if source.is_full() => Code::StorageFull,
+            Error::Storage { .. } => Code::StorageFailed,
+            Error::Fenced { .. } => Code::Fenced,
+            Error::OutcomeUnknown { .. } => Code::OutcomeUnknown,
+            Error::ShuttingDown => Code::ShuttingDown,
+        }
+    }
+}
+
+/// An [`io::Error`] that several waiters can be told: records that share a sync share its failure.
+#[derive(Clone, Debug)]
+pub struct SharedIo(std::sync::Arc<io::Error>);
+
+impl SharedIo {
+    /// Whether the disk has no room (`ENOSPC`, `EDQUOT`).
+    pub fn is_full(&self) -> bool {
+        matches!(self.0.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
+    /// The kind of the error underneath.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.0.kind()
+    }
+}
+
+impl From<io::Error> for SharedIo {
+    fn from(error: io::Error) -> Self {
+        Self(error.into())
+    }
+}
+
+impl std::fmt::Display for SharedIo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for SharedIo {}

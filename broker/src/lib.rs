@@ -1,0 +1,28 @@
+//! A log broker in the manner of Kafka, small enough to read in a day.
+//!
+//! Each file is one idea and knows only those before it:
+//!
+//! ```text
+//! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
+//! values    units · error · settings
+//! log       record → batch → index → segment → recovery → partition → topic → broker
+//! service   wire → server, client → cli
+//! ```
+//!
+//! The broker runs unchanged on the real machine and in a simulated world: it reaches files, time, threads and the
+//! network only through the seams, and it has no randomness of its own.
+
+pub mod batch;
+pub mod broker;
+pub mod clock;
+pub mod disk;
+pub mod error;
+pub mod net;
+pub mod partition;
+pub mod record;
+pub mod report;
+pub mod settings;
+pub mod units;
+pub mod work;
+
+pub use broker::Broker;

@@ -1,0 +1,70 @@
+//! What a start found and did: for people, for metrics, and for the scenarios that check it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::units::{Offset, Position};
+
+/// What opening a data directory found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Whether the last run marked its shutdown as clean.
+    pub clean: bool,
+    /// One for each partition, by topic and number.
+    pub partitions: Vec<PartitionReport>,
+    /// Foreign files and leftovers, relative to the data directory, and what was done about each.
+    pub notes: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What opening one partition found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// The topic.
+    pub topic: String,
+    /// The partition's number.
+    pub partition: u32,
+    /// The first offset.
+    pub start: Offset,
+    /// The offset after the last.
+    pub end: Offset,
+    /// Segments.
+    pub segments: usize,
+    /// Records that were scanned and checked.
+    pub scanned: u64,
+    /// Bytes of a torn tail that were cut off.
+    pub cut: u64,
+    /// Bytes behind a hole that a power loss left, set aside under another name before they were cut off.
+    pub set_aside: u64,
+    /// Index files that were built anew.
+    pub rebuilt: Vec<String>,
+    /// What is damaged: it is served around and never deleted.
+    pub damage: Vec<Damage>,
+    /// Why the partition takes no writes, where it takes none.
+    pub fenced: Option<String>,
+    /// Anything else worth knowing: foreign files, leftovers.
+    pub notes: Vec<String>,
+}
+
+/// A stretch of a log that is not what was written there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The segment's log file.
+    pub segment: PathBuf,
+    /// Where the bad bytes begin.
+    pub position: Position,
+    /// How many there are.
+    pub bytes: u64,
+    /// The first offset that cannot be read.
+    pub first: Offset,
+    /// The first offset after it that can.
+    pub next: Offset,
+}
+
+impl Report {
+    /// Records in all partitions.
+    pub fn records(&self) -> u64 {
+        self.partitions.iter().map(|p| p.end.since(p.start)).sum()
+    }
+}

@@ -1,0 +1,80 @@
+//! What can be chosen about the log, with its defaults and bounds.
+
+use std::time::Duration;
+
+/// When an append is acknowledged, and so what a crash can take away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is written to the page cache. Power loss may take what came since the last roll or close.
+    #[default]
+    Os,
+    /// When it is written; a sync follows within this time. Power loss may take what came since.
+    Interval(Duration),
+    /// When it is synced. Power loss takes nothing. Concurrent appends share a sync.
+    Always,
+}
+
+/// The settings of a broker's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When an append is acknowledged.
+    pub durability: Durability,
+    /// A segment is closed and the next begun when its log has reached this many bytes. The record that reaches
+    /// it still belongs to the old one. From 1 to [`Settings::SEGMENT_BYTES_MAX`].
+    pub segment_bytes: u64,
+    /// Every how many records of a segment the indexes get an entry. At least 1.
+    pub index_interval: u64,
+    /// The most bytes that key and value of one record may have together.
+    pub max_record_bytes: u32,
+    /// Bytes that a partition keeps before its oldest segments go, where the topic does not say otherwise; `None`
+    /// keeps all.
+    pub retention_bytes: Option<u64>,
+    /// How long a record is kept, where the topic does not say otherwise; `None` keeps it for ever.
+    pub retention_age: Option<Duration>,
+    /// How often retention looks.
+    pub retention_check: Duration,
+    /// How many partitions are recovered at the same time.
+    pub recovery_threads: usize,
+}
+
+impl Settings {
+    /// The largest `segment_bytes`. With the largest record on top, a position in a segment stays far below 2^33.
+    pub const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
+    /// The largest `max_record_bytes`: lengths in the header are 32 bits, and one length means "no key".
+    pub const RECORD_BYTES_MAX: u32 = 1 << 30;
+    /// The most partitions a topic may have.
+    pub const PARTITIONS_MAX: u32 = 10_000;
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Os,
+            segment_bytes: 1 << 30,
+            index_interval: 64,
+            max_record_bytes: 1 << 20,
+            retention_bytes: None,
+            retention_age: None,
+            retention_check: Duration::from_secs(60),
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// What a topic was made with; kept in its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSettings {
+    /// How many partitions: 1 to [`Settings::PARTITIONS_MAX`].
+    pub partitions: u32,
+    /// Overrides [`Settings::retention_bytes`].
+    pub retention_bytes: Option<u64>,
+    /// Overrides [`Settings::retention_age`].
+    pub retention_age: Option<Duration>,
+}
+
+impl TopicSettings {
+    /// This many partitions, and otherwise the broker's defaults.
+    pub fn with_partitions(partitions: u32) -> Self {
+        Self { partitions, retention_bytes: None, retention_age: None }
+    }
+}

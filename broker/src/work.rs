@@ -1,0 +1,71 @@
+//! The work seam: what may leave the thread. A sync waits for a device, recovery reads whole files; both would stop
+//! every other connection if they ran on an async worker thread.
+//!
+//! The real broker gives such work to threads; a simulation runs it in line, after a simulated delay.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Mutex;
+
+/// A piece of work. What it finds out it leaves where its maker can see it.
+pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
+
+/// Runs work that blocks.
+pub trait Work: Debug + Send + Sync + 'static {
+    /// Runs one job off the async thread; the future is ready when the job is done. A job that was started is
+    /// finished even if the future is dropped.
+    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// Runs all jobs, at most `width` at a time where that is possible, and returns when they are done. Blocks.
+    fn run_all(&self, jobs: Vec<Job<'_>>, width: usize);
+}
+
+/// Worker threads: tokio's blocking pool, and scoped threads for [`Work::run_all`].
+#[derive(Debug, Default)]
+pub struct Threads;
+
+impl Work for Threads {
+    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let handle = tokio::task::spawn_blocking(job);
+        Box::pin(async move {
+            if let Err(e) = handle.await
+                && let Ok(panic) = e.try_into_panic()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        })
+    }
+
+    fn run_all(&self, jobs: Vec<Job<'_>>, width: usize) {
+        let width = width.clamp(1, jobs.len().max(1));
+        let queue = Mutex::new(jobs.into_iter());
+        let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).next();
+        std::thread::scope(|scope| {
+            for _ in 0..width {
+                scope.spawn(|| {
+                    while let Some(job) = next() {
+                        job();
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Everything in line, at once: for offline commands, tests and simulations that need no delay.
+#[derive(Debug, Default)]
+pub struct InLine;
+
+impl Work for InLine {
+    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        job();
+        Box::pin(std::future::ready(()))
+    }
+
+    fn run_all(&self, jobs: Vec<Job<'_>>, _width: usize) {
+        for job in jobs {
+            job();
+        }
+    }
+}
