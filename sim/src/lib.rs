@@ -1,1 +1,3 @@
-//! sim
+//! The simulated world: scenarios, clients, the oracle.
+
+pub mod scenario;

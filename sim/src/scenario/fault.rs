@@ -1,0 +1,185 @@
+//! Faults aimed at one operation of the disk. A fault that was aimed and never struck fails the run, unless the
+//! scenario says that it may miss.
+
+use std::time::Duration;
+
+use super::Rate;
+
+/// `fault OP "PATTERN" nth= during= … KIND`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which operation.
+    pub op: Op,
+    /// Which path, relative to the data directory: `*` stands for anything but `/`, `**` for anything. A pattern
+    /// without `/` is compared with the file's name only.
+    pub pattern: String,
+    /// Which one of those that match.
+    pub aim: Aim,
+    /// What happens to it.
+    pub kind: FaultKind,
+    /// `may-miss=#true`: that it never strikes is no failure.
+    pub may_miss: bool,
+}
+
+/// Which of the operations that match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// `nth=3`: the third from here on; the next, by default. With `rate`, the first that is at risk.
+    pub nth: u32,
+    /// `times=2`: so many in a row, 1 by default; `None`, written `times=all`: until `calm`.
+    pub times: Option<u32>,
+    /// `rate=0.05`: each with this probability, instead of each.
+    pub rate: Option<Rate>,
+    /// `at-byte=512`: only a read or write that covers this byte of the file.
+    pub at_byte: Option<u64>,
+    /// `after="2s"`: not before this time has passed.
+    pub after: Option<Duration>,
+    /// `during=recovery`: only then.
+    pub during: Option<During>,
+}
+
+impl Default for Aim {
+    fn default() -> Self {
+        Self { nth: 1, times: Some(1), rate: None, at_byte: None, after: None, during: None }
+    }
+}
+
+/// An operation of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Any of them.
+    Any,
+    /// Opening a file that is there.
+    Open,
+    /// Opening a file that is made by it.
+    Create,
+    /// A read.
+    Read,
+    /// A write.
+    Write,
+    /// A change of length.
+    Truncate,
+    /// A sync of a file.
+    Sync,
+    /// A sync of a directory.
+    SyncDir,
+    /// A rename; the pattern is for the old or the new name.
+    Rename,
+    /// The removal of a file or directory.
+    Remove,
+    /// The making of a directory.
+    MakeDir,
+    /// The listing of a directory.
+    List,
+    /// The taking of a lock.
+    Lock,
+}
+
+/// A phase of the broker's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    /// Between the start of the process and its first answer.
+    Recovery,
+    /// While a segment is closed and the next one made.
+    Roll,
+    /// While it stops cleanly.
+    Stop,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// `error=EIO when=before`: it fails with this errno (its name, `EIO`, `ENOSPC`, `EINTR`, `EMFILE`, `EROFS` …).
+    Error {
+        /// The errno.
+        errno: Errno,
+        /// Whether the effect happened all the same.
+        when: When,
+    },
+    /// `tear=15`: of a write, so many bytes get down, and then it fails with EIO.
+    Tear {
+        /// How many.
+        bytes: u64,
+    },
+    /// `short=15`: of a read or write, so many bytes are done, and that is what it answers.
+    Short {
+        /// How many.
+        bytes: u64,
+    },
+    /// `full` or `full=15`: no room: so many bytes get down (0 by default), and then it fails with ENOSPC.
+    Full {
+        /// How many.
+        bytes: u64,
+    },
+    /// `lost`: a write or sync that answers yes and does nothing.
+    Lost,
+    /// `misdirect=512`: a write that lands so many bytes further on (or back).
+    Misdirect {
+        /// The distance.
+        by: i64,
+    },
+    /// `flip=3`: of what a read gives, bit 3 (from the first byte's lowest) is wrong; the disk itself is not.
+    Flip {
+        /// The bit.
+        bit: u64,
+    },
+    /// `drop`: a sync fails with EIO, and the pages it should have written are dropped and called clean, as Linux
+    /// does it.
+    Drop,
+    /// `stall="3s"`: it takes so long.
+    Stall {
+        /// How long.
+        lasts: Duration,
+    },
+    /// `crash` or `crash=15`: so many bytes of a write are done (all, by default, and then the operation has
+    /// happened); then the process is gone, as by kill -9.
+    Crash {
+        /// How many.
+        bytes: Option<u64>,
+    },
+    /// `power-loss` or `power-loss=15`: so many bytes of a write get down, for good; then the lights go out.
+    PowerLoss {
+        /// How many; without a number, what becomes of the operation is part of the choice.
+        bytes: Option<u64>,
+        /// What else survives.
+        keep: Keep,
+    },
+}
+
+/// Before or after the effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum When {
+    /// Nothing happened.
+    #[default]
+    Before,
+    /// It happened, and the answer says that it did not.
+    After,
+}
+
+/// Of what was not synced when the lights went out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// `keep=some`: a legal choice that the seed draws.
+    #[default]
+    Some,
+    /// `keep=nothing`: as little as is legal.
+    Nothing,
+    /// `keep=all`: everything.
+    All,
+}
+
+/// An error number, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::upper_case_acronyms, missing_docs, reason = "the system's own names")]
+pub enum Errno {
+    EIO,
+    ENOSPC,
+    EDQUOT,
+    EINTR,
+    EMFILE,
+    ENFILE,
+    EROFS,
+    EACCES,
+    ENOENT,
+    EINVAL,
+}

@@ -1,0 +1,31 @@
+//! A scenario is a value: a world, and steps. It is read from a file in KDL, printed back, unfolded by a seed where
+//! it holds random blocks, shrunk, and executed.
+//!
+//! | file | is about |
+//! | --- | --- |
+//! | [`value`] | the scenario and its steps: plain data, without spans |
+//! | [`settings`] | the world: broker, disk, network, clock |
+//! | [`request`] | what clients ask, and what they expect |
+//! | [`fault`] | faults aimed at one operation of the disk |
+//! | [`surgery`] | what happens to files while the broker is down |
+//! | [`random`] | lines and blocks that a seed unfolds into explicit steps |
+
+pub mod fault;
+pub mod random;
+pub mod request;
+pub mod settings;
+pub mod surgery;
+pub mod value;
+
+pub use fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
+pub use random::{Draw, DrawHow, Random};
+pub use request::{
+    Code, Consume, Content, CreateTopic, Expect, ListPartitions, LookUp, LookUpExpect, OffsetAt, Open,
+    Produce, Receive, ReceiveExpect, Send, SendLength,
+};
+pub use settings::{
+    BrokerSettings, Capacity, ClockChange, ClockSettings, DiskSettings, Durability, NetSettings, Profile,
+    Rate, Span,
+};
+pub use surgery::{Entry, Place, Surgery};
+pub use value::{Branch, Check, Link, Scenario, Seeds, Start, StartExpect, Step, Verify};

@@ -1,0 +1,37 @@
+//! Lines and blocks that a seed unfolds into explicit steps. An explicit scenario has none.
+
+/// `draw LINE` or `each LINE`, where each property may give several values: `draw disk profile="strict | lying"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// How one of them is chosen.
+    pub how: DrawHow,
+    /// The line's word.
+    pub word: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its properties, each with the values to choose from, as they would be written; `-` leaves the property out.
+    pub props: Vec<(String, Vec<String>)>,
+}
+
+/// How one value is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrawHow {
+    /// `draw`: at random, by the seed.
+    AtRandom,
+    /// `each`: seed 0 takes the first, seed 1 the second, and so on; with several of these, all combinations.
+    InTurn,
+}
+
+/// `random steps=500 keys=4 size="0..64" { weights produce=6 consume=3 … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Random {
+    /// How many steps, or several values of which the seed draws one.
+    pub steps: Vec<u32>,
+    /// How many keys there are.
+    pub keys: Vec<u32>,
+    /// The largest value of a record, in bytes.
+    pub size: Vec<u32>,
+    /// How often each kind of step comes, in proportion; of several values the seed draws one, so that runs differ in
+    /// what happens in them at all.
+    pub weights: Vec<(String, Vec<u32>)>,
+}
