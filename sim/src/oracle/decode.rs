@@ -1,0 +1,219 @@
+//! The oracle's own reading of the files, written from the tables of the format and sharing no line with the broker: a
+//! bug in the broker's record or index code cannot hide itself here.
+//!
+//! A log is records without anything between them, big-endian:
+//!
+//! ```text
+//! 0        8      12     16          24       28
+//! offset   size   crc    timestamp   keylen   key, value      keylen 0xffffffff: no key
+//! ```
+//!
+//! `crc` is the CRC-32 (IEEE) of all other bytes of the record. An index is entries of 20 bytes: two `u64` and the CRC-32
+//! of those 16 bytes. `.index`: offset, position. `.timeindex`: timestamp, offset.
+
+use crate::trace::Image;
+
+const HEADER: usize = 28;
+const NO_KEY: u32 = u32::MAX;
+/// Bytes of an index entry.
+pub const ENTRY: usize = 20;
+
+/// A valid record, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored<'a> {
+    /// Byte position in the log.
+    pub position: u64,
+    /// Bytes, header included.
+    pub len: u64,
+    /// Its offset.
+    pub offset: u64,
+    /// Its timestamp.
+    pub timestamp: u64,
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// A stretch of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A valid record.
+    Record(Stored<'a>),
+    /// Bytes that are no record, with a record behind them or not.
+    Bad {
+        /// Where they begin.
+        position: u64,
+        /// How many.
+        len: u64,
+    },
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The valid record that begins at byte `at`.
+pub fn record_at(log: &[u8], at: usize) -> Option<Stored<'_>> {
+    let bytes = log.get(at..)?;
+    let (size, keylen) = (u32_at(bytes, 8)?, u32_at(bytes, 24)?);
+    let record = bytes.get(..HEADER.checked_add(usize::try_from(size).ok()?)?)?;
+    let key_bytes = match keylen {
+        NO_KEY => 0,
+        n if n > size => return None,
+        n => usize::try_from(n).ok()?,
+    };
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&record[..12]);
+    crc.update(&record[16..]);
+    if crc.finalize() != u32_at(bytes, 12)? {
+        return None;
+    }
+    let (key, value) = record[HEADER..].split_at(key_bytes);
+    Some(Stored {
+        position: at as u64,
+        len: record.len() as u64,
+        offset: u64_at(bytes, 0)?,
+        timestamp: u64_at(bytes, 16)?,
+        key: (keylen != NO_KEY).then_some(key),
+        value,
+    })
+}
+
+/// All pieces of a log whose first record should have the offset `base`. Behind bad bytes, the next valid record whose
+/// offset can stand there is looked for byte by byte.
+pub fn log(bytes: &[u8], base: u64) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut at, mut next, mut bad_from) = (0, base, None);
+    while at < bytes.len() {
+        // Right behind a record only the next offset is believed; behind a hole any later one.
+        let found = record_at(bytes, at).filter(|r| match bad_from {
+            None => r.offset == next,
+            Some(from) => {
+                let room = (at - from) as u64 / HEADER as u64;
+                r.offset >= next && r.offset <= next + room
+            }
+        });
+        match found {
+            Some(record) => {
+                if let Some(from) = bad_from.take() {
+                    pieces.push(Piece::Bad { position: from as u64, len: (at - from) as u64 });
+                }
+                pieces.push(Piece::Record(record));
+                at += usize::try_from(record.len).unwrap_or(usize::MAX);
+                next = record.offset + 1;
+            }
+            None => {
+                bad_from.get_or_insert(at);
+                at += 1;
+            }
+        }
+    }
+    if let Some(from) = bad_from {
+        pieces.push(Piece::Bad { position: from as u64, len: (bytes.len() - from) as u64 });
+    }
+    pieces
+}
+
+/// An index entry: `(offset, position)` or `(timestamp, offset)`; `None` where its CRC does not fit.
+pub fn entries(bytes: &[u8]) -> Vec<Option<(u64, u64)>> {
+    let entry = |e: &[u8]| {
+        let fits = crc32fast::hash(&e[..16]) == u32_at(e, 16)?;
+        fits.then(|| Some((u64_at(e, 0)?, u64_at(e, 8)?)))?
+    };
+    bytes.chunks_exact(ENTRY).map(entry).collect()
+}
+
+/// One segment's files in an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The path of the log without its ending.
+    pub stem: &'a str,
+    /// The offset in its name.
+    pub base: u64,
+    /// The log.
+    pub log: &'a [u8],
+    /// The index, where it is there.
+    pub index: Option<&'a [u8]>,
+    /// The time index, where it is there.
+    pub timeindex: Option<&'a [u8]>,
+}
+
+/// The segments of one partition, ascending.
+pub fn segments<'a>(image: &'a Image, topic: &str, partition: u32) -> Vec<Segment<'a>> {
+    let dir = format!("{topic}/{partition}/");
+    let first = image.0.partition_point(|f| f.path.as_ref() < dir.as_str());
+    let files = image.0[first..].iter().take_while(|f| f.path.starts_with(&dir));
+    let mut segments = Vec::new();
+    for file in files {
+        let Some(stem) = file.path.strip_suffix(".log") else { continue };
+        let Some(base) = base_offset(&stem[dir.len()..]) else { continue };
+        let beside = |ending: &str| image.get(&format!("{stem}{ending}")).map(|b| &b[..]);
+        let (index, timeindex) = (beside(".index"), beside(".timeindex"));
+        segments.push(Segment { stem, base, log: &file.bytes, index, timeindex });
+    }
+    segments
+}
+
+/// The offset that a segment's file name says: exactly 20 digits.
+pub fn base_offset(name: &str) -> Option<u64> {
+    (name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit())).then(|| name.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first record of the issue's example, byte by byte.
+    fn example() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(0u64.to_be_bytes());
+        bytes.extend(11u32.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(5u64.to_be_bytes());
+        bytes.extend(6u32.to_be_bytes());
+        bytes.extend(b"user-1hello");
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes[..12]);
+        crc.update(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&crc.finalize().to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn reads_a_record_and_the_bad_bytes_behind_it() {
+        let mut bytes = example();
+        bytes.extend([0; 40]);
+        let pieces = log(&bytes, 0);
+        let Piece::Record(r) = pieces[0] else { panic!("no record: {pieces:?}") };
+        assert_eq!((r.offset, r.len, r.timestamp), (0, 39, 5));
+        assert_eq!((r.key, r.value), (Some(&b"user-1"[..]), &b"hello"[..]));
+        assert_eq!(pieces[1..], [Piece::Bad { position: 39, len: 40 }]);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let good = example();
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(record_at(&bytes, 0), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn agrees_with_the_broker_on_what_it_writes() {
+        let mut bytes = Vec::new();
+        broker::record::encode(&mut bytes, Some(b"user-1"), b"hello");
+        broker::record::seal(
+            &mut bytes,
+            broker::units::Offset::ZERO,
+            broker::units::Timestamp::from_millis(5),
+        );
+        assert_eq!(bytes, example());
+    }
+}

@@ -1,0 +1,2 @@
+//! The oracle.
+pub mod decode;

@@ -1,0 +1,299 @@
+//! What happened in a run, in order, in simulated time: the one thing that the executor gives away, and all that the
+//! oracle, the snapshots, the timeline and the check of determinism look at.
+//!
+//! | part | is |
+//! | --- | --- |
+//! | [`Event`] | one thing that happened: a call, an answer, a disk operation, a fault, a crash, a recovery … |
+//! | [`Entry`] | an event and when it happened |
+//! | [`Trace`] | all entries of a run; [`Trace::hash`] is the same for the same scenario and build, in another process too |
+//! | [`Recorder`] | a handle with which every part of the world adds to the one trace |
+//! | [`print`] | the timeline, for people |
+
+mod call;
+mod hash;
+pub mod print;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+pub use call::{Answer, Append, At, CallId, Request, Seen, Sent};
+
+/// Simulated milliseconds since the run began.
+pub type Millis = u64;
+
+/// How the broker went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CrashKind {
+    /// The process died (`kill -9`); what was in the page cache is still there.
+    Process,
+    /// The lights went out; what was not synced may be gone.
+    Power,
+    /// A clean stop: everything synced and closed.
+    Stop,
+}
+
+/// One file as it lay on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ImageFile {
+    /// Relative to the data directory.
+    pub path: Arc<str>,
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+/// The files of the data directory at one moment, sorted by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Image(pub Vec<ImageFile>);
+
+impl Image {
+    /// The bytes of one file.
+    pub fn get(&self, path: &str) -> Option<&Arc<[u8]>> {
+        let at = self.0.binary_search_by(|f| f.path.as_ref().cmp(path)).ok()?;
+        Some(&self.0[at].bytes)
+    }
+}
+
+/// When an [`Event::Image`] was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// The broker is down, and nothing has touched its files since.
+    Down,
+    /// The scenario has done what it does to files; the broker starts next.
+    BeforeStart,
+    /// The broker has recovered and has not yet answered anybody.
+    Recovered,
+    /// The broker is up, nothing is in flight, and the oracle asks.
+    Check,
+}
+
+/// What one partition's recovery said.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Recovered {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition's number.
+    pub partition: u32,
+    /// The first offset.
+    pub start: u64,
+    /// The offset after the last.
+    pub end: u64,
+    /// Bytes of a torn tail that were cut off.
+    pub cut: u64,
+    /// Bytes set aside behind a hole.
+    pub set_aside: u64,
+    /// Index files built anew, by file name.
+    pub rebuilt: Vec<String>,
+    /// Damaged stretches: segment file name, byte, bytes, first bad offset, first good offset after it.
+    pub damage: Vec<(String, u64, u64, u64, u64)>,
+    /// Why it takes no writes, where it takes none.
+    pub fenced: Option<String>,
+    /// Anything else worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// A disk operation as the trace keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DiskOp {
+    /// `write`, `sync`, `rename` …
+    pub op: &'static str,
+    /// The file or directory, relative to the data directory.
+    pub path: Arc<str>,
+    /// The second path of a rename.
+    pub to: Option<Arc<str>>,
+    /// Byte position; 0 where it has none.
+    pub position: u64,
+    /// Bytes asked for; the new length of a `set_len`.
+    pub len: u64,
+    /// Bytes done, or the error.
+    pub result: Result<u64, String>,
+    /// The fault that struck it, in words.
+    pub fault: Option<String>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A step of the scenario begins.
+    Step {
+        /// Its place in the scenario.
+        step: u32,
+        /// Its text.
+        text: Arc<str>,
+    },
+    /// What came of a step, as a snapshot shows it.
+    Said {
+        /// The step.
+        step: u32,
+        /// What came of it.
+        text: Arc<str>,
+    },
+    /// A client asks.
+    Call {
+        /// Ties the answer to it.
+        id: CallId,
+        /// Who.
+        client: Arc<str>,
+        /// What.
+        request: Request,
+        /// The oracle's own question, not the scenario's.
+        probe: bool,
+    },
+    /// A client has its answer, or has given up.
+    Answer {
+        /// The call.
+        id: CallId,
+        /// What it was told.
+        answer: Answer,
+    },
+    /// The disk did something.
+    Disk(DiskOp),
+    /// A fault struck that is not part of one disk operation (rot at rest, a sector going bad …).
+    Fault {
+        /// What.
+        text: Arc<str>,
+        /// The file it concerns, relative to the data directory, where it concerns one.
+        path: Option<Arc<str>>,
+        /// Whether bytes that were stored are no longer what was stored.
+        damages: bool,
+    },
+    /// The broker went down.
+    Crash {
+        /// How.
+        kind: CrashKind,
+        /// What it was in the middle of, in words; empty between operations.
+        during: Arc<str>,
+    },
+    /// The scenario did something to a file while the broker was down.
+    Surgery {
+        /// The file, relative to the data directory.
+        path: Arc<str>,
+        /// What.
+        text: Arc<str>,
+    },
+    /// The broker's files at a moment that matters.
+    Image {
+        /// Which moment.
+        moment: Moment,
+        /// The files.
+        image: Arc<Image>,
+    },
+    /// The broker has started.
+    Started {
+        /// Whether it found the last shutdown clean.
+        clean: bool,
+        /// What it found and did, by topic and partition.
+        partitions: Vec<Recovered>,
+        /// Foreign files and leftovers.
+        notes: Vec<String>,
+    },
+    /// The broker could not start.
+    NotStarted {
+        /// Why.
+        error: Arc<str>,
+    },
+    /// The same image was recovered twice, beside the run, without the network.
+    Twice {
+        /// What one recovery left.
+        once: Arc<Image>,
+        /// What a second recovery of that left.
+        twice: Arc<Image>,
+    },
+    /// Something happened to the network or to the wall clock.
+    World {
+        /// What.
+        text: Arc<str>,
+    },
+    /// The oracle's questions begin or end; what lies between is one consistent look at the broker.
+    Inspection {
+        /// Whether it begins.
+        begins: bool,
+    },
+    /// Faults have stopped and everything is healed: from here on the broker must work.
+    Healed,
+    /// The network's counters, at the end of a run.
+    Network {
+        /// The most connections that the broker held at the same time.
+        connections_max: u64,
+        /// The connections it still held when every client had gone and every deadline had passed.
+        connections_left: u64,
+    },
+}
+
+/// An event, and when it happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Simulated time.
+    pub at: Millis,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened in a run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// All events.
+    pub entries: Vec<Entry>,
+}
+
+impl Trace {
+    /// 64 bits that are the same for the same scenario and the same build, in any process.
+    pub fn hash(&self) -> u64 {
+        hash::of(&self.entries)
+    }
+
+    /// How much simulated time went by.
+    pub fn duration(&self) -> Millis {
+        self.entries.last().map_or(0, |e| e.at)
+    }
+}
+
+/// Adds to the trace. Clones add to the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder(Arc<Mutex<Recording>>);
+
+#[derive(Debug, Default)]
+struct Recording {
+    now: Millis,
+    trace: Trace,
+    calls: u32,
+}
+
+impl Recorder {
+    /// Nobody panics while holding the lock; if somebody did, the trace is still what happened.
+    fn lock(&self) -> MutexGuard<'_, Recording> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Sets the time of what comes next.
+    pub fn set_now(&self, now: Millis) {
+        self.lock().now = now;
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> Millis {
+        self.lock().now
+    }
+
+    /// Adds an event.
+    pub fn add(&self, event: Event) {
+        let mut recording = self.lock();
+        let at = recording.now;
+        recording.trace.entries.push(Entry { at, event });
+    }
+
+    /// Adds the beginning of a call, and gives the number that its answer will carry.
+    pub fn call(&self, client: &Arc<str>, request: Request, probe: bool) -> CallId {
+        let mut recording = self.lock();
+        let (at, id) = (recording.now, CallId(recording.calls));
+        recording.calls += 1;
+        recording
+            .trace
+            .entries
+            .push(Entry { at, event: Event::Call { id, client: client.clone(), request, probe } });
+        id
+    }
+
+    /// Takes the trace out.
+    pub fn take(&self) -> Trace {
+        std::mem::take(&mut self.lock().trace)
+    }
+}

@@ -1,0 +1,100 @@
+//! The broker's wall clock in the world: simulated time, plus what the scenario's jumps add or take away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use broker::clock::Clock;
+use broker::units::Timestamp;
+
+use crate::trace::Recorder;
+
+/// When every run begins: 2024-01-01 00:00:00 UTC, in milliseconds since the Unix epoch.
+pub const EPOCH_MS: u64 = 1_704_067_200_000;
+
+/// A wall clock that can jump, forwards and back, and stand still.
+#[derive(Clone, Debug)]
+pub struct WorldClock {
+    recorder: Recorder,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Added to simulated time, in milliseconds.
+    skew: AtomicI64,
+    /// The time shown while the clock stands still; negative while it runs.
+    stopped_at: AtomicI64,
+}
+
+impl WorldClock {
+    /// A clock that begins at [`EPOCH_MS`] and takes its time from the recorder.
+    pub fn new(recorder: Recorder) -> Self {
+        let state = State { skew: AtomicI64::new(0), stopped_at: AtomicI64::new(-1) };
+        Self { recorder, state: Arc::new(state) }
+    }
+
+    /// Jumps by this many milliseconds, backwards where they are negative.
+    pub fn jump(&self, ms: i64) {
+        self.state.skew.fetch_add(ms, Ordering::Relaxed);
+        let stopped = self.state.stopped_at.load(Ordering::Relaxed);
+        if stopped >= 0 {
+            self.state.stopped_at.store(stopped.saturating_add(ms).max(0), Ordering::Relaxed);
+        }
+    }
+
+    /// Jumps so that it is now this time.
+    pub fn set(&self, ms: u64) {
+        let to = i64::try_from(ms).unwrap_or(i64::MAX);
+        self.jump(to.saturating_sub(self.millis()));
+    }
+
+    /// Stops it or lets it run on, from the time it shows.
+    pub fn stand_still(&self, still: bool) {
+        let now = self.millis();
+        let was_still = self.state.stopped_at.load(Ordering::Relaxed) >= 0;
+        if still && !was_still {
+            self.state.stopped_at.store(now, Ordering::Relaxed);
+        } else if !still && was_still {
+            self.state.stopped_at.store(-1, Ordering::Relaxed);
+            self.jump(now - self.millis());
+        }
+    }
+
+    fn millis(&self) -> i64 {
+        let stopped = self.state.stopped_at.load(Ordering::Relaxed);
+        if stopped >= 0 {
+            return stopped;
+        }
+        let simulated = i64::try_from(EPOCH_MS + self.recorder.now()).unwrap_or(i64::MAX);
+        simulated.saturating_add(self.state.skew.load(Ordering::Relaxed)).max(0)
+    }
+}
+
+impl Clock for WorldClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.millis().unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_stops_and_runs_on() {
+        let recorder = Recorder::default();
+        let clock = WorldClock::new(recorder.clone());
+        assert_eq!(clock.now().get(), EPOCH_MS);
+        clock.jump(-3_600_000);
+        recorder.set_now(5);
+        assert_eq!(clock.now().get(), EPOCH_MS - 3_600_000 + 5);
+        clock.stand_still(true);
+        recorder.set_now(50);
+        assert_eq!(clock.now().get(), EPOCH_MS - 3_600_000 + 5);
+        clock.stand_still(false);
+        recorder.set_now(51);
+        assert_eq!(clock.now().get(), EPOCH_MS - 3_600_000 + 6);
+        clock.set(1_000);
+        assert_eq!(clock.now().get(), 1_000);
+    }
+}

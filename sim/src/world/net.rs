@@ -1,0 +1,218 @@
+//! The network of the world: turmoil's, wrapped in what turmoil leaves out.
+//!
+//! - **Shape.** turmoil hands over each write whole, which hides framing bugs. Here a stream can split and join what it
+//!   reads and writes, as TCP may, by draws from the network's own random stream.
+//! - **Gate.** A crash happens inside a disk operation, but the simulation can kill a host only between two ticks. From the
+//!   instant its disk is dead, nothing that the broker says gets out: an answer of a process that no longer exists would be
+//!   an acknowledgement that nobody gave.
+//! - **Counters.** How many connections the broker holds, for the promise that clients cannot exhaust it (P12).
+//!
+//! Latency and partitions are turmoil's own. A lost segment is never sent again there, so a connection that lived through a
+//! partition is silent for ever: clients need timeouts, and reconnect.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use broker::net::{Connector, Listener};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The port that the broker listens on, in the world.
+pub const PORT: u16 = 7070;
+
+/// Whether the broker's process can still say something.
+pub trait Alive: Send + Sync + 'static {
+    /// False from the instant its disk has died.
+    fn is_alive(&self) -> bool;
+}
+
+/// How streams deliver bytes.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The most bytes in one piece; `None` leaves pieces as they are.
+    chunk: Option<usize>,
+    seed: u64,
+    streams: Arc<AtomicU64>,
+}
+
+impl Shape {
+    /// Pieces of 1 to `chunk` bytes where it is given; draws come from `seed`.
+    pub fn new(chunk: Option<usize>, seed: u64) -> Self {
+        Self { chunk: chunk.map(|c| c.max(1)), seed, streams: Arc::default() }
+    }
+
+    fn next_stream(&self) -> Option<Chunks> {
+        let number = self.streams.fetch_add(1, Ordering::Relaxed);
+        let chunk = self.chunk?;
+        let rng = ChaCha8Rng::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Some(Chunks { most: chunk, rng, scratch: vec![0; chunk] })
+    }
+}
+
+#[derive(Debug)]
+struct Chunks {
+    most: usize,
+    rng: ChaCha8Rng,
+    scratch: Vec<u8>,
+}
+
+impl Chunks {
+    fn draw(&mut self) -> usize {
+        self.rng.random_range(1..=self.most)
+    }
+}
+
+/// Counts connections that the broker holds.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<(AtomicU64, AtomicU64)>);
+
+impl Connections {
+    /// Open now.
+    pub fn open(&self) -> u64 {
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    /// The most that were open at the same time.
+    pub fn most(&self) -> u64 {
+        self.0.1.load(Ordering::Relaxed)
+    }
+
+    fn enter(&self) -> Held {
+        let now = self.0.0.fetch_add(1, Ordering::Relaxed) + 1;
+        self.0.1.fetch_max(now, Ordering::Relaxed);
+        Held(self.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Held(Connections);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The broker's listener.
+pub struct WorldListener {
+    inner: turmoil::net::TcpListener,
+    shape: Shape,
+    alive: Arc<dyn Alive>,
+    connections: Connections,
+}
+
+impl WorldListener {
+    /// Listens on [`PORT`] of the host that calls it.
+    pub async fn bind(shape: Shape, alive: Arc<dyn Alive>, connections: Connections) -> io::Result<Self> {
+        let inner = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
+        Ok(Self { inner, shape, alive, connections })
+    }
+}
+
+impl Listener for WorldListener {
+    type Stream = WorldStream;
+
+    async fn accept(&mut self) -> io::Result<(WorldStream, SocketAddr)> {
+        let (inner, peer) = self.inner.accept().await?;
+        let chunks = self.shape.next_stream();
+        let held = Some(self.connections.enter());
+        Ok((WorldStream { inner, chunks, alive: Some(self.alive.clone()), _held: held }, peer))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+}
+
+/// Makes a client's connections.
+#[derive(Clone, Debug)]
+pub struct WorldConnector {
+    shape: Shape,
+}
+
+impl WorldConnector {
+    /// Connections whose streams have this shape.
+    pub fn new(shape: Shape) -> Self {
+        Self { shape }
+    }
+}
+
+impl Connector for WorldConnector {
+    type Stream = WorldStream;
+
+    async fn connect(&self, addr: &str) -> io::Result<WorldStream> {
+        let inner = turmoil::net::TcpStream::connect(addr).await?;
+        Ok(WorldStream { inner, chunks: self.shape.next_stream(), alive: None, _held: None })
+    }
+}
+
+/// A connection.
+pub struct WorldStream {
+    inner: turmoil::net::TcpStream,
+    chunks: Option<Chunks>,
+    /// On the broker's side only.
+    alive: Option<Arc<dyn Alive>>,
+    _held: Option<Held>,
+}
+
+impl WorldStream {
+    /// A dead process neither reads nor writes, and nobody wakes it.
+    fn is_dead(&self) -> bool {
+        self.alive.as_ref().is_some_and(|a| !a.is_alive())
+    }
+}
+
+impl AsyncRead for WorldStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.is_dead() {
+            return Poll::Pending;
+        }
+        let this = self.get_mut();
+        let Some(chunks) = &mut this.chunks else {
+            return Pin::new(&mut this.inner).poll_read(cx, buf);
+        };
+        let want = chunks.draw().min(buf.remaining());
+        let mut piece = ReadBuf::new(&mut chunks.scratch[..want]);
+        ready!(Pin::new(&mut this.inner).poll_read(cx, &mut piece))?;
+        // Joined: what else has come already, up to the same length.
+        while !piece.filled().is_empty() && piece.remaining() > 0 {
+            let before = piece.filled().len();
+            match Pin::new(&mut this.inner).poll_read(cx, &mut piece) {
+                Poll::Ready(Ok(())) if piece.filled().len() > before => {}
+                _ => break, // an end or an error is found again by the next read
+            }
+        }
+        buf.put_slice(piece.filled());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for WorldStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_dead() {
+            return Poll::Pending;
+        }
+        let this = self.get_mut();
+        let most = this.chunks.as_mut().map_or(buf.len(), Chunks::draw);
+        Pin::new(&mut this.inner).poll_write(cx, &buf[..most.min(buf.len())])
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_dead() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_dead() {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
