@@ -41,6 +41,8 @@ pub enum Code {
     ShuttingDown = 15,
     /// The peer was idle, or slow within one frame, for too long.
     Timeout = 16,
+    /// The server could not be reached, and nothing was sent. Only a client says this.
+    Unavailable = 17,
 }
 
 impl Code {

@@ -14,15 +14,19 @@
 
 pub mod batch;
 pub mod broker;
+pub mod client;
 pub mod clock;
 pub mod disk;
 pub mod error;
+pub mod metrics;
 pub mod net;
 pub mod partition;
 pub mod record;
 pub mod report;
+pub mod server;
 pub mod settings;
 pub mod units;
+pub mod wire;
 pub mod work;
 
 pub use broker::Broker;

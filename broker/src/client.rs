@@ -1,0 +1,212 @@
+//! The client: what a program needs to use a broker, over any [`Connector`].
+//!
+//! Of a request, a client knows one of three things, and [`Outcome`] keeps them apart: it was **acknowledged**; it was
+//! **refused**, and certainly changed nothing; or the connection went, or the time ran out, and it is **unknown**. A
+//! record whose produce is unknown may be in the log once, or not at all, so the client never sends it again by itself:
+//! that is for the caller to decide.
+//!
+//! A [`Client`] has one request in flight and connects when it needs to. After a failure, the next call connects anew,
+//! no sooner than the backoff allows. [`Connection`] is the layer below, for pipelines: send many, then receive.
+//!
+//! Timers are tokio's and there is no randomness: in a simulation, a client's behaviour is a function of the seed.
+
+mod connection;
+mod types;
+
+pub use connection::Connection;
+pub use types::{
+    At, Consumed, Failure, Fetch, FoundOffset, Options, Outcome, PartitionInfo, Placed, Refusal, TopicInfo,
+};
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::error::Code;
+use crate::net::Connector;
+use crate::record::NewRecord;
+use crate::settings::TopicSettings;
+use crate::wire::proto::{self, list_offsets_request, request, response};
+
+/// A broker's client. Calls may come from several tasks; each waits for the one before.
+#[derive(Debug)]
+pub struct Client<C: Connector> {
+    connector: C,
+    addr: String,
+    options: Options,
+    link: Mutex<Link<C::Stream>>,
+}
+
+/// The connection, where there is one, and when the next attempt at one may be.
+#[derive(Debug)]
+struct Link<S> {
+    connection: Option<Connection<S>>,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl<C: Connector> Client<C> {
+    /// A client of the server at `addr` (`host:port`). Connects at the first call.
+    pub fn new(connector: C, addr: impl Into<String>, options: Options) -> Self {
+        let link = Link { connection: None, failures: 0, not_before: None };
+        Self { connector, addr: addr.into(), options, link: Mutex::new(link) }
+    }
+
+    /// The server's address.
+    pub fn addr(&self) -> &str {
+        &self.addr
+    }
+
+    /// Appends one record: to `partition`, or where its key says, or, without a key, to the partitions in turn.
+    pub async fn produce(&self, topic: &str, partition: Option<u32>, record: NewRecord) -> Outcome<Placed> {
+        let mut outcomes = self.produce_batch(topic, partition, std::slice::from_ref(&record)).await;
+        outcomes.pop().unwrap_or_else(|| Outcome::Unknown("no record, no answer".into()))
+    }
+
+    /// Appends records in one request. The outcomes are theirs, in their order: those of one partition share one, but
+    /// the partitions of one request may fare differently.
+    pub async fn produce_batch(
+        &self,
+        topic: &str,
+        partition: Option<u32>,
+        records: &[NewRecord],
+    ) -> Vec<Outcome<Placed>> {
+        let answer = self
+            .exchange(Duration::ZERO, |connection| {
+                let records = records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
+                connection.send_produce(topic, partition, records);
+            })
+            .await;
+        types::produce_outcomes(answer, records.len())
+    }
+
+    /// Reads records of a partition.
+    pub async fn consume(&self, topic: &str, partition: u32, fetch: Fetch) -> Outcome<Consumed> {
+        let request = fetch.request(topic, partition);
+        self.call(fetch.max_wait, request::Kind::Consume(request), |kind| match kind {
+            response::Kind::Consume(consumed) => Some(consumed.into()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Makes a topic.
+    pub async fn create_topic(&self, name: &str, settings: &TopicSettings) -> Outcome<()> {
+        let request = proto::CreateTopicRequest::new(name, settings);
+        self.call(Duration::ZERO, request::Kind::CreateTopic(request), |kind| {
+            matches!(kind, response::Kind::CreateTopic(_)).then_some(())
+        })
+        .await
+    }
+
+    /// Deletes a topic and all it holds.
+    pub async fn delete_topic(&self, name: &str) -> Outcome<()> {
+        let request = proto::DeleteTopicRequest { name: name.to_owned() };
+        self.call(Duration::ZERO, request::Kind::DeleteTopic(request), |kind| {
+            matches!(kind, response::Kind::DeleteTopic(_)).then_some(())
+        })
+        .await
+    }
+
+    /// All topics, by name.
+    pub async fn topics(&self) -> Outcome<Vec<TopicInfo>> {
+        let request = proto::ListTopicsRequest {};
+        self.call(Duration::ZERO, request::Kind::ListTopics(request), |kind| match kind {
+            response::Kind::ListTopics(list) => Some(list.topics.into_iter().map(TopicInfo::from).collect()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The partitions of a topic, by number.
+    pub async fn partitions(&self, topic: &str) -> Outcome<Vec<PartitionInfo>> {
+        let request = proto::ListPartitionsRequest { topic: topic.to_owned() };
+        self.call(Duration::ZERO, request::Kind::ListPartitions(request), |kind| match kind {
+            response::Kind::ListPartitions(list) => {
+                Some(list.partitions.into_iter().map(PartitionInfo::from).collect())
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// Finds an offset.
+    pub async fn list_offsets(&self, topic: &str, partition: u32, at: At) -> Outcome<FoundOffset> {
+        let at = match at {
+            At::Earliest => list_offsets_request::At::Earliest(proto::Earliest {}),
+            At::Latest => list_offsets_request::At::Latest(proto::Latest {}),
+            At::Timestamp(timestamp) => list_offsets_request::At::TimestampMs(timestamp.get()),
+        };
+        let request = proto::ListOffsetsRequest { topic: topic.to_owned(), partition, at: Some(at) };
+        self.call(Duration::ZERO, request::Kind::ListOffsets(request), |kind| match kind {
+            response::Kind::ListOffsets(found) => Some(found.into()),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn call<T>(
+        &self,
+        wait: Duration,
+        request: request::Kind,
+        read: impl FnOnce(response::Kind) -> Option<T>,
+    ) -> Outcome<T> {
+        let answer = self.exchange(wait, |connection| connection.send(&request.into())).await;
+        answer.and_then(|kind| {
+            let answer = read(kind);
+            answer.map_or_else(
+                || Outcome::Unknown("the answer is not one to the request".into()),
+                Outcome::Acknowledged,
+            )
+        })
+    }
+
+    /// Sends one request and waits for its answer: the request timeout, and `wait` on top.
+    async fn exchange(
+        &self,
+        wait: Duration,
+        send: impl FnOnce(&mut Connection<C::Stream>),
+    ) -> Outcome<response::Kind> {
+        let mut link = self.link.lock().await;
+        // Taken out while in use: when this call is dropped half way, an answer that nobody reads goes with it.
+        let fresh = link.connection.take().and_then(|mut c| c.is_fresh().then_some(c));
+        let mut connection = match fresh {
+            Some(connection) => connection,
+            None => match self.connect(&mut link).await {
+                Ok(connection) => connection,
+                Err(refusal) => return Outcome::Refused(refusal),
+            },
+        };
+        send(&mut connection);
+        let limit = self.options.request_timeout.saturating_add(wait);
+        match timeout(limit, connection.receive()).await {
+            Ok(Ok(response)) => {
+                link.connection = Some(connection);
+                Outcome::of(response)
+            }
+            Ok(Err(e)) => Outcome::Unknown(format!("the connection to {} was lost: {e}", self.addr)),
+            Err(_) => Outcome::Unknown(format!("no answer from {} within {limit:?}", self.addr)),
+        }
+    }
+
+    /// Connects, no sooner than the backoff allows.
+    async fn connect(&self, link: &mut Link<C::Stream>) -> Result<Connection<C::Stream>, Refusal> {
+        if let Some(not_before) = link.not_before {
+            sleep_until(not_before).await;
+        }
+        let attempt = timeout(self.options.connect_timeout, self.connector.connect(&self.addr)).await;
+        let reason = match attempt {
+            Ok(Ok(stream)) => {
+                (link.failures, link.not_before) = (0, None);
+                return Ok(Connection::new(stream, self.options.frame_bytes));
+            }
+            Ok(Err(e)) => e.to_string(),
+            Err(_) => format!("no answer within {:?}", self.options.connect_timeout),
+        };
+        link.not_before = Some(Instant::now() + self.options.backoff(link.failures));
+        link.failures = link.failures.saturating_add(1);
+        let message = format!("cannot connect to {}: {reason}", self.addr);
+        Err(Refusal { code: Code::Unavailable, message })
+    }
+}

@@ -1,0 +1,141 @@
+//! One connection: requests go out and answers come in, in the same order, as many at a time as the caller likes.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::wire::{self, Frame, proto};
+
+/// How much is asked of the socket at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// A connection to a server, for pipelines: what is sent waits in a buffer until it is flushed or an answer is awaited.
+#[derive(Debug)]
+pub struct Connection<S> {
+    stream: S,
+    output: Vec<u8>,
+    /// How much of `output` has left.
+    written: usize,
+    input: BytesMut,
+    frame_bytes: usize,
+    awaited: usize,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Over this stream. `frame_bytes` is the longest answer that is read.
+    pub fn new(stream: S, frame_bytes: usize) -> Self {
+        Self { stream, output: Vec::new(), written: 0, input: BytesMut::new(), frame_bytes, awaited: 0 }
+    }
+
+    /// Sends a request, at the next [`Connection::flush`] or [`Connection::receive`].
+    pub fn send(&mut self, request: &proto::Request) {
+        wire::put(&mut self.output, request);
+        self.awaited += 1;
+    }
+
+    /// Sends a produce request, likewise. `records` gives key and value of each.
+    pub fn send_produce<'a>(
+        &mut self,
+        topic: &str,
+        partition: Option<u32>,
+        records: impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])> + Clone,
+    ) {
+        wire::encode_produce(&mut self.output, topic, partition, records);
+        self.awaited += 1;
+    }
+
+    /// How many answers are to come.
+    pub fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// How many bytes wait to be sent.
+    pub fn unsent(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Waits until everything is sent. Takes in what answers come meanwhile: a server that cannot get rid of its
+    /// answers stops reading.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| {
+            while let Poll::Ready(read) = self.poll_read(cx) {
+                read?;
+            }
+            self.poll_flush(cx)
+        })
+        .await
+    }
+
+    /// Waits for the next answer; sends what is unsent meanwhile. An error leaves it unknown which of the awaited
+    /// requests were executed. May be dropped and called again.
+    pub async fn receive(&mut self) -> io::Result<proto::Response> {
+        loop {
+            if let Some(response) = self.try_receive()? {
+                return Ok(response);
+            }
+            poll_fn(|cx| {
+                // A server that stops or refuses may close before it has read everything: what it said counts, so a
+                // failed write is left for the read to explain.
+                let wrote = self.poll_flush(cx);
+                match (self.poll_read(cx), wrote) {
+                    (Poll::Ready(read), _) => Poll::Ready(read),
+                    (Poll::Pending, Poll::Ready(Err(e))) => Poll::Ready(Err(e)),
+                    (Poll::Pending, _) => Poll::Pending,
+                }
+            })
+            .await?;
+        }
+    }
+
+    /// The next answer, if it is there.
+    pub fn try_receive(&mut self) -> io::Result<Option<proto::Response>> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        match wire::frame(&self.input, self.frame_bytes) {
+            Frame::Partial(_) => Ok(None),
+            Frame::TooLarge(len) => {
+                Err(invalid(format!("an answer of {len} bytes is over the limit of {}", self.frame_bytes)))
+            }
+            Frame::Whole(len) => {
+                self.awaited = self.awaited.saturating_sub(1);
+                wire::take(&mut self.input, len).map(Some).map_err(|e| invalid(e.to_string()))
+            }
+        }
+    }
+
+    /// Whether it can be used for a next request: nothing is awaited, and the server has neither closed it nor said
+    /// anything unasked, such as that it was idle for too long.
+    pub(super) fn is_fresh(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.awaited == 0
+            && self.unsent() == 0
+            && self.input.is_empty()
+            && self.poll_read(&mut cx).is_pending()
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.output.len() {
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.output[self.written..]))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += n;
+        }
+        self.output.clear();
+        self.written = 0;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Reads what is there; the end of the stream is an error.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input.reserve(READ_BYTES);
+        let read = pin!(self.stream.read_buf(&mut self.input));
+        match ready!(read.poll(cx))? {
+            0 => Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"))),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a broker counts. Each broker has its own registry, so that several in one process do not mix.
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::error::Code;
+use crate::report::Report;
+
+/// The counters of one broker.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Requests, by kind.
+    pub requests: Family<RequestLabel, Counter>,
+    /// Errors that clients were told, by code.
+    pub errors: Family<ErrorLabel, Counter>,
+    /// Appends to a partition; pipelined produce requests share one.
+    pub appends: Counter,
+    /// Records appended.
+    pub records_appended: Counter,
+    /// Bytes appended, as the records lie on disk.
+    pub bytes_appended: Counter,
+    /// Bytes of records that consumers were sent, as they lie on disk.
+    pub bytes_consumed: Counter,
+    /// Connections that are open.
+    pub connections: Gauge,
+    /// Connections that were accepted.
+    pub connections_accepted: Counter,
+    /// Connections that were turned away because there were too many.
+    pub connections_refused: Counter,
+    /// Attempts to accept a connection that failed.
+    pub accept_errors: Counter,
+    /// How long syncs of files took.
+    pub sync_seconds: Histogram,
+}
+
+/// The kind of a request.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct RequestLabel {
+    /// Its name in the protocol.
+    pub kind: Kind,
+}
+
+/// The kinds of requests.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+#[allow(missing_docs, non_camel_case_types)]
+pub enum Kind {
+    produce,
+    consume,
+    create_topic,
+    delete_topic,
+    list_topics,
+    list_partitions,
+    list_offsets,
+    unknown,
+}
+
+/// The code of an error.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct ErrorLabel {
+    /// Its name in the protocol.
+    pub code: &'static str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("broker");
+        let metrics = Self {
+            requests: Family::default(),
+            errors: Family::default(),
+            appends: Counter::default(),
+            records_appended: Counter::default(),
+            bytes_appended: Counter::default(),
+            bytes_consumed: Counter::default(),
+            connections: Gauge::default(),
+            connections_accepted: Counter::default(),
+            connections_refused: Counter::default(),
+            accept_errors: Counter::default(),
+            sync_seconds: Histogram::new(exponential_buckets(50e-6, 2.0, 18)),
+            registry: Registry::default(),
+        };
+        registry.register("requests", "Requests, by kind", metrics.requests.clone());
+        registry.register("errors", "Errors that clients were told, by code", metrics.errors.clone());
+        registry.register("appends", "Appends to partitions", metrics.appends.clone());
+        registry.register("appended_records", "Records appended", metrics.records_appended.clone());
+        let bytes = || Unit::Bytes;
+        registry.register_with_unit("appended", "Appended to logs", bytes(), metrics.bytes_appended.clone());
+        registry.register_with_unit("consumed", "Sent to consumers", bytes(), metrics.bytes_consumed.clone());
+        registry.register("connections", "Open connections", metrics.connections.clone());
+        let accepted = metrics.connections_accepted.clone();
+        registry.register("connections_accepted", "Connections accepted", accepted);
+        let refused = metrics.connections_refused.clone();
+        registry.register("connections_refused", "Connections turned away at the limit", refused);
+        registry.register("accept_errors", "Failed attempts to accept", metrics.accept_errors.clone());
+        registry.register_with_unit("sync", "Syncs of files", Unit::Seconds, metrics.sync_seconds.clone());
+        Self { registry, ..metrics }
+    }
+
+    /// Adds what a start found and did. Call it once, before the metrics are shared.
+    pub fn recovered(&mut self, report: &Report) {
+        let recovery = self.registry.sub_registry_with_prefix("recovery");
+        let mut gauge = |name: &str, help: &str, value: u64| {
+            let gauge = Gauge::<i64>::default();
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            recovery.register(name, help, gauge);
+        };
+        let sum = |of: fn(&crate::report::PartitionReport) -> u64| report.partitions.iter().map(of).sum();
+        gauge("partitions", "Partitions at the last start", report.partitions.len() as u64);
+        gauge("records", "Records at the last start", report.records());
+        gauge("scanned_records", "Records that the last start checked", sum(|p| p.scanned));
+        gauge("cut_bytes", "Bytes of torn tails that the last start cut off", sum(|p| p.cut));
+        gauge("set_aside_bytes", "Bytes that the last start set aside", sum(|p| p.set_aside));
+        gauge("rebuilt_indexes", "Indexes that the last start rebuilt", sum(|p| p.rebuilt.len() as u64));
+        gauge("damage", "Damaged stretches that the last start found", sum(|p| p.damage.len() as u64));
+        gauge(
+            "fenced",
+            "Partitions that could not be opened for writing",
+            sum(|p| p.fenced.is_some().into()),
+        );
+        let took = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
+        took.set(report.took.as_secs_f64());
+        recovery.register_with_unit("took", "How long the last start took", Unit::Seconds, took);
+    }
+
+    /// Counts an error that a client is told.
+    pub fn error(&self, code: Code) {
+        let code = crate::wire::proto::ErrorCode::from(code).as_str_name();
+        let code = code.strip_prefix("ERROR_CODE_").unwrap_or(code);
+        self.errors.get_or_create(&ErrorLabel { code }).inc();
+    }
+
+    /// Counts requests.
+    pub fn requests(&self, kind: Kind, count: u64) {
+        self.requests.get_or_create(&RequestLabel { kind }).inc_by(count);
+    }
+
+    /// All of them, as Prometheus reads them.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("a String takes everything");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_shown_by_their_names() {
+        let mut metrics = Metrics::new();
+        metrics.recovered(&Report { partitions: vec![Default::default(); 3], ..Report::default() });
+        metrics.requests(Kind::produce, 5);
+        metrics.error(Code::StorageFull);
+        metrics.bytes_appended.inc_by(39);
+        let text = metrics.text();
+        for line in [
+            "broker_requests_total{kind=\"produce\"} 5",
+            "broker_errors_total{code=\"STORAGE_FULL\"} 1",
+            "broker_appended_bytes_total 39",
+            "broker_recovery_partitions 3",
+            "broker_connections 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn two_brokers_count_apart() {
+        let (one, other) = (Metrics::new(), Metrics::new());
+        one.appends.inc();
+        assert!(one.text().contains("broker_appends_total 1"));
+        assert!(other.text().contains("broker_appends_total 0"));
+    }
+}

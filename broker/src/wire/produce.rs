@@ -1,0 +1,259 @@
+//! Produce requests, without a copy of what they carry.
+//!
+//! A broker reads many of these: from a plain one, as every encoder writes it (fields in order, none twice, none that
+//! is not known), the records are found where they lie in the connection's buffer. Any other takes the way through
+//! `prost`; a property test holds the two together.
+
+use std::ops::Range;
+
+use super::{field_len, put_field, put_prefix, put_varint, varint_len};
+
+/// Protobuf tags: field number, and that a length follows (2) or a number (0).
+const REQUEST_PRODUCE: u8 = 1 << 3 | 2;
+const TOPIC: u8 = 1 << 3 | 2;
+const PARTITION: u8 = 2 << 3;
+const RECORD: u8 = 3 << 3 | 2;
+const RECORD_KEY: u8 = 1 << 3 | 2;
+const RECORD_VALUE: u8 = 2 << 3 | 2;
+
+/// Where the parts of a produce request lie in its message. Keeps its memory from one request to the next.
+#[derive(Debug, Default)]
+pub struct Produce {
+    topic: Range<usize>,
+    partition: Option<u32>,
+    records: Vec<(Option<Range<usize>>, Range<usize>)>,
+}
+
+impl Produce {
+    /// Finds the parts of a plain produce request that fills `message`. `false` where it is anything else, valid or not.
+    pub fn find(&mut self, message: &[u8]) -> bool {
+        self.records.clear();
+        self.try_find(message).is_some()
+    }
+
+    /// The topic in the message last found.
+    pub fn topic<'a>(&self, message: &'a [u8]) -> &'a str {
+        std::str::from_utf8(&message[self.topic.clone()]).expect("checked when it was found")
+    }
+
+    /// The partition in the message last found.
+    pub fn partition(&self) -> Option<u32> {
+        self.partition
+    }
+
+    /// Keys and values in the message last found.
+    pub fn records<'a>(
+        &'a self,
+        message: &'a [u8],
+    ) -> impl ExactSizeIterator<Item = (Option<&'a [u8]>, &'a [u8])> + Clone {
+        self.records
+            .iter()
+            .map(|(key, value)| (key.clone().map(|key| &message[key]), &message[value.clone()]))
+    }
+
+    fn try_find(&mut self, message: &[u8]) -> Option<()> {
+        let mut request = Cursor { bytes: message, at: 0 };
+        request.tag(REQUEST_PRODUCE)?;
+        let body = request.content()?;
+        if body.end != message.len() {
+            return None;
+        }
+        request.at = body.start;
+        request.tag(TOPIC)?;
+        self.topic = request.content()?;
+        std::str::from_utf8(&message[self.topic.clone()]).ok()?;
+        self.partition = match request.tag(PARTITION) {
+            Some(()) => Some(u32::try_from(request.varint()?).ok()?),
+            None => None,
+        };
+        while request.at < message.len() {
+            request.tag(RECORD)?;
+            let body = request.content()?;
+            let mut record = Cursor { bytes: &message[..body.end], at: body.start };
+            let key = match record.tag(RECORD_KEY) {
+                Some(()) => Some(record.content()?),
+                None => None,
+            };
+            let value = match record.tag(RECORD_VALUE) {
+                Some(()) => record.content()?,
+                None => body.end..body.end,
+            };
+            if record.at != body.end {
+                return None;
+            }
+            self.records.push((key, value));
+        }
+        Some(())
+    }
+}
+
+/// Reads protobuf from a place in `bytes`; everything is `None` where the bytes do not fit.
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    /// Goes past this tag; stays where another is.
+    fn tag(&mut self, tag: u8) -> Option<()> {
+        (*self.bytes.get(self.at)? == tag).then(|| self.at += 1)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        // Up to 63 bits; the longer ones are for `prost` to judge.
+        for shift in (0..63).step_by(7) {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// Goes past a length and what has that length.
+    fn content(&mut self) -> Option<Range<usize>> {
+        let len = usize::try_from(self.varint()?).ok()?;
+        let start = self.at;
+        let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
+        self.at = end;
+        Some(start..end)
+    }
+}
+
+/// Adds a frame with a produce request to `out`. `records` gives key and value of each.
+pub fn encode_produce<'a>(
+    out: &mut Vec<u8>,
+    topic: &str,
+    partition: Option<u32>,
+    records: impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])> + Clone,
+) {
+    let record_len = |key: Option<&[u8]>, value: &[u8]| {
+        key.map_or(0, |key| field_len(key.len())) + if value.is_empty() { 0 } else { field_len(value.len()) }
+    };
+    let records_len: usize = records.clone().map(|(key, value)| field_len(record_len(key, value))).sum();
+    let topic_len = if topic.is_empty() { 0 } else { field_len(topic.len()) };
+    let body = topic_len + partition.map_or(0, |p| 1 + varint_len(p.into())) + records_len;
+
+    put_prefix(out, field_len(body));
+    out.reserve(field_len(body));
+    out.push(REQUEST_PRODUCE);
+    put_varint(out, body as u64);
+    if !topic.is_empty() {
+        put_field(out, 1, topic.as_bytes());
+    }
+    if let Some(partition) = partition {
+        out.push(PARTITION);
+        put_varint(out, partition.into());
+    }
+    for (key, value) in records {
+        out.push(RECORD);
+        put_varint(out, record_len(key, value) as u64);
+        if let Some(key) = key {
+            put_field(out, 1, key);
+        }
+        if !value.is_empty() {
+            put_field(out, 2, value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{PREFIX_BYTES, proto};
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use prost::Message;
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop_oneof![Just(Bytes::new()), proptest::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from)]
+    }
+
+    fn produce() -> impl Strategy<Value = proto::ProduceRequest> {
+        let record =
+            (proptest::option::of(bytes()), bytes()).prop_map(|(key, value)| proto::NewRecord { key, value });
+        ("[a-zé]{0,8}", proptest::option::of(any::<u32>()), proptest::collection::vec(record, 0..5))
+            .prop_map(|(topic, partition, records)| proto::ProduceRequest { topic, partition, records })
+    }
+
+    fn request(produce: proto::ProduceRequest) -> proto::Request {
+        proto::request::Kind::Produce(produce).into()
+    }
+
+    fn found(find: &Produce, message: &[u8]) -> proto::ProduceRequest {
+        proto::ProduceRequest {
+            topic: find.topic(message).to_owned(),
+            partition: find.partition(),
+            records: find
+                .records(message)
+                .map(|(key, value)| proto::NewRecord {
+                    key: key.map(Bytes::copy_from_slice),
+                    value: Bytes::copy_from_slice(value),
+                })
+                .collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_plain_request_is_found_as_prost_reads_it(produce in produce()) {
+            let message = request(produce.clone()).encode_to_vec();
+            let mut find = Produce::default();
+            prop_assert_eq!(find.find(&message), !produce.topic.is_empty());
+            if !produce.topic.is_empty() {
+                prop_assert_eq!(found(&find, &message), produce);
+            }
+        }
+
+        #[test]
+        fn what_is_found_in_changed_bytes_is_what_prost_reads(
+            produce in produce(),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in proptest::option::of(any::<prop::sample::Index>()),
+        ) {
+            let mut message = request(produce).encode_to_vec();
+            for (at, byte) in changes {
+                if !message.is_empty() {
+                    let at = at.index(message.len());
+                    message[at] = byte;
+                }
+            }
+            if let Some(cut) = cut {
+                message.truncate(cut.index(message.len() + 1));
+            }
+            let mut find = Produce::default();
+            if find.find(&message) {
+                let found = found(&find, &message);
+                prop_assert_eq!(proto::Request::decode(&message[..]), Ok(request(found)));
+            }
+        }
+
+        #[test]
+        fn a_request_is_encoded_as_prost_encodes_it(produce in produce()) {
+            let mut frame = Vec::new();
+            let records = produce.records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
+            encode_produce(&mut frame, &produce.topic, produce.partition, records);
+            let message = request(produce).encode_to_vec();
+            prop_assert_eq!(&frame[..PREFIX_BYTES], &(message.len() as u32).to_be_bytes());
+            prop_assert_eq!(&frame[PREFIX_BYTES..], &message[..]);
+        }
+    }
+
+    #[test]
+    fn fields_out_of_order_are_left_to_prost() {
+        let (topic, record) = ([TOPIC, 1, b't'], [RECORD, 3, RECORD_VALUE, 1, b'v']);
+        let message = |body: &[&[u8]]| {
+            let mut message = Vec::new();
+            put_field(&mut message, 1, &body.concat());
+            message
+        };
+        let mut find = Produce::default();
+        assert!(find.find(&message(&[&topic, &record])));
+        assert!(!find.find(&message(&[&record, &topic])));
+        assert!(!find.find(&message(&[&topic, &topic, &record])));
+        assert!(!find.find(&[message(&[&topic, &record]), message(&[&topic, &record])].concat()));
+    }
+}
