@@ -16,7 +16,7 @@ mod produce;
 pub mod proto;
 
 pub use consume::encode_consumed;
-pub use produce::{Produce, encode_produce};
+pub use produce::{Produce, count_records, encode_produce, put_appended};
 
 use bytes::{Buf, BytesMut};
 use prost::Message;
@@ -92,6 +92,18 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 /// How many bytes [`put_varint`] adds.
 fn varint_len(value: u64) -> usize {
     prost::encoding::encoded_len_varint(value)
+}
+
+/// A number that is 0 is left out, as protobuf has it.
+fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
+    if value != 0 {
+        out.push(tag);
+        put_varint(out, value);
+    }
+}
+
+fn number_len(value: u64) -> usize {
+    if value == 0 { 0 } else { 1 + varint_len(value) }
 }
 
 /// Adds a length-delimited protobuf field (number below 16) to `out`.

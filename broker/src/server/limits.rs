@@ -10,6 +10,8 @@ pub struct Limits {
     pub connections: usize,
     /// The longest message of a client, in bytes. A longer one is refused before any of it is read.
     pub frame_bytes: usize,
+    /// Records in one request.
+    pub request_records: usize,
     /// Bytes of requests and answers that one connection may have under way before it is no longer read from; one
     /// request and one answer may be larger.
     pub in_flight_bytes: usize,
@@ -35,6 +37,7 @@ impl Default for Limits {
         Self {
             connections: 1024,
             frame_bytes: 16 << 20,
+            request_records: 100_000,
             in_flight_bytes: 1 << 20,
             buffer_bytes: 256 << 20,
             fetch_bytes: 8 << 20,

@@ -1,6 +1,6 @@
 //! Consume answers, written straight from the log's bytes.
 
-use super::{field_len, put_field, put_prefix, put_varint, varint_len};
+use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint};
 use crate::record::{self, Found};
 use crate::units::Offset;
 
@@ -44,18 +44,6 @@ fn record_len(found: &Found<'_>) -> usize {
         + number_len(found.timestamp.get())
         + found.key.map_or(0, |key| field_len(key.len()))
         + if found.value.is_empty() { 0 } else { field_len(found.value.len()) }
-}
-
-/// A number that is 0 is left out, as protobuf has it.
-fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
-    if value != 0 {
-        out.push(tag);
-        put_varint(out, value);
-    }
-}
-
-fn number_len(value: u64) -> usize {
-    if value == 0 { 0 } else { 1 + varint_len(value) }
 }
 
 #[cfg(test)]

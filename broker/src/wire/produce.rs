@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use super::{field_len, put_field, put_prefix, put_varint, varint_len};
+use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint, varint_len};
+use crate::units::Offset;
 
 /// Protobuf tags: field number, and that a length follows (2) or a number (0).
 const REQUEST_PRODUCE: u8 = 1 << 3 | 2;
@@ -21,14 +22,30 @@ const RECORD_VALUE: u8 = 2 << 3 | 2;
 pub struct Produce {
     topic: Range<usize>,
     partition: Option<u32>,
-    records: Vec<(Option<Range<usize>>, Range<usize>)>,
+    records: Vec<Place>,
 }
 
+/// Where a record lies. Messages are shorter than 4 GiB.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// [`NO_KEY`] where there is none.
+    key_start: u32,
+    key_end: u32,
+    value_start: u32,
+    value_end: u32,
+}
+
+const NO_KEY: u32 = u32::MAX;
+
 impl Produce {
-    /// Finds the parts of a plain produce request that fills `message`. `false` where it is anything else, valid or not.
-    pub fn find(&mut self, message: &[u8]) -> bool {
+    /// Finds the parts of a plain produce request that fills `message`. `false` where it is anything else, valid or
+    /// not, or has more than `max` records.
+    pub fn find(&mut self, message: &[u8], max: usize) -> bool {
+        if self.records.capacity() > KEEP_RECORDS {
+            self.records = Vec::new();
+        }
         self.records.clear();
-        self.try_find(message).is_some()
+        self.try_find(message, max).is_some()
     }
 
     /// The topic in the message last found.
@@ -46,12 +63,15 @@ impl Produce {
         &'a self,
         message: &'a [u8],
     ) -> impl ExactSizeIterator<Item = (Option<&'a [u8]>, &'a [u8])> + Clone {
-        self.records
-            .iter()
-            .map(|(key, value)| (key.clone().map(|key| &message[key]), &message[value.clone()]))
+        self.records.iter().map(|place| {
+            let key = (place.key_start != NO_KEY)
+                .then(|| &message[place.key_start as usize..place.key_end as usize]);
+            (key, &message[place.value_start as usize..place.value_end as usize])
+        })
     }
 
-    fn try_find(&mut self, message: &[u8]) -> Option<()> {
+    fn try_find(&mut self, message: &[u8], max: usize) -> Option<()> {
+        u32::try_from(message.len()).ok().filter(|&len| len < NO_KEY)?;
         let mut request = Cursor { bytes: message, at: 0 };
         request.tag(REQUEST_PRODUCE)?;
         let body = request.content()?;
@@ -71,8 +91,8 @@ impl Produce {
             let body = request.content()?;
             let mut record = Cursor { bytes: &message[..body.end], at: body.start };
             let key = match record.tag(RECORD_KEY) {
-                Some(()) => Some(record.content()?),
-                None => None,
+                Some(()) => record.content()?,
+                None => NO_KEY as usize..0,
             };
             let value = match record.tag(RECORD_VALUE) {
                 Some(()) => record.content()?,
@@ -81,10 +101,53 @@ impl Produce {
             if record.at != body.end {
                 return None;
             }
-            self.records.push((key, value));
+            if self.records.len() == max {
+                return None;
+            }
+            let narrow = |at| u32::try_from(at).ok();
+            self.records.push(Place {
+                key_start: narrow(key.start)?,
+                key_end: narrow(key.end)?,
+                value_start: narrow(value.start)?,
+                value_end: narrow(value.end)?,
+            });
         }
         Some(())
     }
+}
+
+/// Memory for the places of more records than this is not kept.
+const KEEP_RECORDS: usize = 8192;
+
+/// How many records a request's message has, if it is a produce; stops counting above `max`. An empty record is two
+/// bytes here and many times that once it is decoded: this is asked before.
+pub fn count_records(message: &[u8], max: usize) -> usize {
+    let mut count = 0;
+    each_content(message, REQUEST_PRODUCE, &mut |produce| {
+        each_content(produce, RECORD, &mut |_| {
+            count += 1;
+            count <= max
+        })
+    });
+    count
+}
+
+/// Calls `found` with the content of each field that has this tag, until it says no or the bytes are not protobuf.
+fn each_content(message: &[u8], tag: u8, found: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    let mut rest = message;
+    while let Ok((number, wire_type)) = prost::encoding::decode_key(&mut rest) {
+        if u32::from(tag) == number << 3 | wire_type as u32 {
+            let mut field = Cursor { bytes: rest, at: 0 };
+            let Some(content) = field.content() else { return false };
+            if !found(&rest[content]) {
+                return false;
+            }
+            rest = &rest[field.at..];
+        } else if prost::encoding::skip_field(wire_type, number, &mut rest, Default::default()).is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Reads protobuf from a place in `bytes`; everything is `None` where the bytes do not fit.
@@ -160,6 +223,27 @@ pub fn encode_produce<'a>(
     }
 }
 
+/// Tags of the answer.
+const RESPONSE_PRODUCE: u8 = 1 << 3 | 2;
+const APPEND: u8 = 1 << 3 | 2;
+const APPEND_PARTITION: u8 = 1 << 3;
+const APPEND_BASE: u8 = 2 << 3;
+const APPEND_COUNT: u8 = 3 << 3;
+
+/// Adds a frame to `out` that answers a produce whose records were all appended to one partition.
+pub fn put_appended(out: &mut Vec<u8>, partition: u32, base: Offset, count: u32) {
+    let (partition, base, count) = (u64::from(partition), base.get(), u64::from(count));
+    let append = number_len(partition) + number_len(base) + number_len(count);
+    put_prefix(out, field_len(field_len(append)));
+    out.push(RESPONSE_PRODUCE);
+    put_varint(out, field_len(append) as u64);
+    out.push(APPEND);
+    put_varint(out, append as u64);
+    put_number(out, APPEND_PARTITION, partition);
+    put_number(out, APPEND_BASE, base);
+    put_number(out, APPEND_COUNT, count);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +251,8 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
     use prost::Message;
+
+    const MAX: usize = 100;
 
     fn bytes() -> impl Strategy<Value = Bytes> {
         prop_oneof![Just(Bytes::new()), proptest::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from)]
@@ -202,7 +288,7 @@ mod tests {
         fn a_plain_request_is_found_as_prost_reads_it(produce in produce()) {
             let message = request(produce.clone()).encode_to_vec();
             let mut find = Produce::default();
-            prop_assert_eq!(find.find(&message), !produce.topic.is_empty());
+            prop_assert_eq!(find.find(&message, MAX), !produce.topic.is_empty());
             if !produce.topic.is_empty() {
                 prop_assert_eq!(found(&find, &message), produce);
             }
@@ -225,9 +311,22 @@ mod tests {
                 message.truncate(cut.index(message.len() + 1));
             }
             let mut find = Produce::default();
-            if find.find(&message) {
+            if find.find(&message, MAX) {
                 let found = found(&find, &message);
                 prop_assert_eq!(proto::Request::decode(&message[..]), Ok(request(found)));
+            }
+        }
+
+        #[test]
+        fn an_answer_is_encoded_as_prost_encodes_it(partition in 0..300u32, base in any::<u64>(), count in 0..300u32) {
+            for base in [0, base % 300, base] {
+                let mut frame = Vec::new();
+                put_appended(&mut frame, partition, Offset::new(base), count);
+                let append = proto::PartitionAppend { partition, base_offset: base, count, error: None };
+                let produced = proto::ProduceResponse { appends: vec![append], partitions: vec![] };
+                let mut expected = Vec::new();
+                crate::wire::put(&mut expected, &proto::Response::from(proto::response::Kind::Produce(produced)));
+                prop_assert_eq!(frame, expected);
             }
         }
 
@@ -243,6 +342,25 @@ mod tests {
     }
 
     #[test]
+    fn records_are_counted_before_they_are_decoded() {
+        let produce = |records| proto::ProduceRequest {
+            topic: "t".into(),
+            partition: None,
+            records: vec![proto::NewRecord::default(); records],
+        };
+        let message = request(produce(100)).encode_to_vec();
+        let mut find = Produce::default();
+        assert!(find.find(&message, 100));
+        assert!(!find.find(&message, 99));
+        assert_eq!(count_records(&message, 1000), 100);
+        assert_eq!(count_records(&message, 10), 11);
+        // Two produces in one message: protobuf puts them together.
+        assert_eq!(count_records(&[message.clone(), message.clone()].concat(), 1000), 200);
+        assert_eq!(count_records(&message[..message.len() - 1], 1000), 0);
+        assert_eq!(count_records(b"GET / HTTP/1.1", 1000), 0);
+    }
+
+    #[test]
     fn fields_out_of_order_are_left_to_prost() {
         let (topic, record) = ([TOPIC, 1, b't'], [RECORD, 3, RECORD_VALUE, 1, b'v']);
         let message = |body: &[&[u8]]| {
@@ -251,9 +369,9 @@ mod tests {
             message
         };
         let mut find = Produce::default();
-        assert!(find.find(&message(&[&topic, &record])));
-        assert!(!find.find(&message(&[&record, &topic])));
-        assert!(!find.find(&message(&[&topic, &topic, &record])));
-        assert!(!find.find(&[message(&[&topic, &record]), message(&[&topic, &record])].concat()));
+        assert!(find.find(&message(&[&topic, &record]), MAX));
+        assert!(!find.find(&message(&[&record, &topic]), MAX));
+        assert!(!find.find(&message(&[&topic, &topic, &record]), MAX));
+        assert!(!find.find(&[message(&[&topic, &record]), message(&[&topic, &record])].concat(), MAX));
     }
 }

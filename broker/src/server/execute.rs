@@ -1,0 +1,141 @@
+//! Requests other than produce.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::connection::Context;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::metrics::Kind;
+use crate::partition::Fetched;
+use crate::settings::TopicSettings;
+use crate::units::{Offset, Timestamp};
+use crate::wire::proto::{self, list_offsets_request::At, request, response};
+
+/// What came of a request.
+pub(super) enum Other {
+    /// Records, still as they lie in the log.
+    Consumed(Fetched),
+    Response(proto::Response),
+}
+
+/// Executes one request.
+pub(super) async fn other<D: Disk>(kind: request::Kind, context: &Context<D>) -> Other {
+    let (metric, answer) = match kind {
+        request::Kind::Consume(request) => {
+            context.metrics.requests(Kind::consume, 1);
+            return match consume(request, context).await {
+                Ok(fetched) => {
+                    context.metrics.bytes_consumed.inc_by(fetched.bytes.len() as u64);
+                    Other::Consumed(fetched)
+                }
+                Err(e) => error(e, context),
+            };
+        }
+        request::Kind::CreateTopic(request) => (Kind::create_topic, create_topic(request, context).await),
+        request::Kind::DeleteTopic(request) => (Kind::delete_topic, delete_topic(request, context).await),
+        request::Kind::ListTopics(_) => (Kind::list_topics, Ok(list_topics(context))),
+        request::Kind::ListPartitions(request) => (Kind::list_partitions, list_partitions(&request, context)),
+        request::Kind::ListOffsets(request) => (Kind::list_offsets, list_offsets(request, context)),
+        request::Kind::Produce(_) => unreachable!("produces are gathered by their connection"),
+    };
+    context.metrics.requests(metric, 1);
+    match answer {
+        Ok(kind) => Other::Response(kind.into()),
+        Err(e) => error(e, context),
+    }
+}
+
+fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
+    context.metrics.error(error.code());
+    Other::Response(proto::ErrorResponse::from(&error).into())
+}
+
+/// Reads; where there is nothing to read yet, waits for it, as long as the client wants and the limits allow.
+async fn consume<D: Disk>(request: proto::ConsumeRequest, context: &Context<D>) -> Result<Fetched, Error> {
+    let topic = context.broker.topic(&request.topic)?;
+    let partition = topic.partition(request.partition)?;
+    let offset = Offset::new(request.offset);
+    let max_bytes = (request.max_bytes as usize).min(context.limits.fetch_bytes);
+    let fetched = partition.read(offset, max_bytes)?;
+    let wait = Duration::from_millis(request.max_wait_ms.into()).min(context.limits.wait);
+    if !fetched.bytes.is_empty() || wait.is_zero() {
+        return Ok(fetched);
+    }
+    tokio::select! {
+        biased;
+        () = context.stop.cancelled() => {}
+        () = partition.readable(offset) => {}
+        () = sleep(wait) => {}
+    }
+    partition.read(offset, max_bytes)
+}
+
+async fn create_topic<D: Disk>(
+    request: proto::CreateTopicRequest,
+    context: &Context<D>,
+) -> Result<response::Kind, Error> {
+    let name = request.name.clone();
+    context.broker.create_topic(&name, TopicSettings::from(request)).await?;
+    tracing::info!("topic {name:?} was created");
+    Ok(response::Kind::CreateTopic(proto::CreateTopicResponse {}))
+}
+
+async fn delete_topic<D: Disk>(
+    request: proto::DeleteTopicRequest,
+    context: &Context<D>,
+) -> Result<response::Kind, Error> {
+    context.broker.delete_topic(&request.name).await?;
+    tracing::info!("topic {:?} was deleted", request.name);
+    Ok(response::Kind::DeleteTopic(proto::DeleteTopicResponse {}))
+}
+
+fn list_topics<D: Disk>(context: &Context<D>) -> response::Kind {
+    let topics = context.broker.topics();
+    let topics = topics.iter().map(|topic| proto::Topic::new(topic.name(), topic.settings())).collect();
+    response::Kind::ListTopics(proto::ListTopicsResponse { topics })
+}
+
+fn list_partitions<D: Disk>(
+    request: &proto::ListPartitionsRequest,
+    context: &Context<D>,
+) -> Result<response::Kind, Error> {
+    let topic = context.broker.topic(&request.topic)?;
+    let partition = |number| {
+        let partition = topic.partition(number)?;
+        let range = partition.range();
+        Ok(proto::Partition {
+            number,
+            log_start_offset: range.start.get(),
+            log_end_offset: range.end.get(),
+            bytes: partition.bytes(),
+            fenced: partition.fenced(),
+        })
+    };
+    let partitions = (0..topic.partition_count()).map(partition).collect::<Result<_, Error>>()?;
+    Ok(response::Kind::ListPartitions(proto::ListPartitionsResponse { partitions }))
+}
+
+fn list_offsets<D: Disk>(
+    request: proto::ListOffsetsRequest,
+    context: &Context<D>,
+) -> Result<response::Kind, Error> {
+    let topic = context.broker.topic(&request.topic)?;
+    let partition = topic.partition(request.partition)?;
+    let (offset, timestamp) = match request.at {
+        Some(At::Earliest(_)) => (partition.range().start, None),
+        Some(At::Latest(_)) => (partition.range().end, None),
+        Some(At::TimestampMs(at)) => match partition.first_at_or_after(Timestamp::from_millis(at))? {
+            Some((offset, timestamp)) => (offset, Some(timestamp)),
+            None => (partition.range().end, None),
+        },
+        None => {
+            let what = "which offset? one of earliest, latest, timestamp_ms has to be set".into();
+            return Err(Error::InvalidRequest { what });
+        }
+    };
+    let found =
+        proto::ListOffsetsResponse { offset: offset.get(), timestamp_ms: timestamp.map(Timestamp::get) };
+    Ok(response::Kind::ListOffsets(found))
+}

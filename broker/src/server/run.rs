@@ -1,0 +1,286 @@
+//! A run of produce requests to one topic: their records become one append for each partition.
+//!
+//! A thousand pipelined requests of one record cost one write, not a thousand. Each request still is all or nothing for
+//! each partition: its records are in one append, which is so. Where an append fails, all requests in it are told.
+
+use std::ops::Range;
+
+use fnv::FnvHashMap;
+
+use crate::batch::Batch;
+use crate::broker::{Broker, Topic};
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::metrics::{Kind, Metrics};
+use crate::partition::{Appended, Partition};
+use crate::units::Offset;
+use crate::wire;
+use crate::wire::proto::{self, response};
+
+/// A run takes no more requests when it has this many bytes or requests: an append is bounded, whatever the pipeline.
+const RUN_BYTES: usize = 1 << 20;
+const RUN_REQUESTS: usize = 8192;
+
+/// Larger batches are not kept for the next run, lest a connection hold its largest for ever.
+const KEEP_BYTES: usize = 256 << 10;
+
+/// What one queued answer of a request takes in memory, about.
+const ANSWER_BYTES: usize = 64;
+
+/// Empty batches that wait for the next run.
+#[derive(Default)]
+pub(super) struct Batches(Vec<Batch>);
+
+/// Consecutive produce requests to one topic, and what came of them.
+pub(super) struct Run<D: Disk> {
+    topic: Option<Topic<D>>,
+    parts: Vec<Part<D>>,
+    /// From a partition's number to its place in `parts`.
+    places: FnvHashMap<u32, usize>,
+    requests: Vec<Request>,
+    /// The records of each request, by partition.
+    shares: Vec<Share>,
+    /// The partition of each record of the requests that went to several.
+    routes: Vec<u32>,
+    bytes: usize,
+}
+
+/// The records for one partition.
+struct Part<D: Disk> {
+    number: u32,
+    partition: Partition<D>,
+    batch: Batch,
+    /// The place in `shares` of the last request that has records here.
+    share: usize,
+    outcome: Option<Result<Appended, Error>>,
+}
+
+/// One request: refused before it was appended, or where its records went.
+enum Request {
+    Refused(Box<Error>),
+    Appended { shares: Range<usize>, routes: Range<usize> },
+}
+
+/// `count` records in the part at `place`, from the one numbered `first` on.
+struct Share {
+    place: usize,
+    first: u64,
+    count: u32,
+}
+
+impl<D: Disk> Default for Run<D> {
+    fn default() -> Self {
+        Self {
+            topic: None,
+            parts: Vec::new(),
+            places: FnvHashMap::default(),
+            requests: Vec::new(),
+            shares: Vec::new(),
+            routes: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<D: Disk> Run<D> {
+    /// Adds the answer to a produce request that was refused before its records were looked at.
+    pub fn refuse(&mut self, error: Error) {
+        self.requests.push(Request::Refused(Box::new(error)));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether a produce to this topic can be added; otherwise the run has to be appended first.
+    pub fn takes(&self, topic: &str) -> bool {
+        let room = self.bytes < RUN_BYTES && self.requests.len() < RUN_REQUESTS;
+        room && self.topic.as_ref().is_none_or(|mine| mine.name() == topic)
+    }
+
+    /// Adds a produce request that the run takes.
+    pub fn add<'r>(
+        &mut self,
+        broker: &Broker<D>,
+        batches: &mut Batches,
+        topic: &str,
+        partition: Option<u32>,
+        records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, &'r [u8])> + Clone,
+    ) {
+        let added = self.try_add(broker, batches, topic, partition, records);
+        self.requests.push(added.unwrap_or_else(|e| Request::Refused(Box::new(e))));
+    }
+
+    fn try_add<'r>(
+        &mut self,
+        broker: &Broker<D>,
+        batches: &mut Batches,
+        topic: &str,
+        partition: Option<u32>,
+        records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, &'r [u8])> + Clone,
+    ) -> Result<Request, Error> {
+        let topic = match &self.topic {
+            Some(topic) => topic.clone(),
+            None => self.topic.insert(broker.topic(topic)?).clone(),
+        };
+        if records.len() == 0 {
+            return Err(Error::InvalidRequest { what: "a produce needs at least one record".into() });
+        }
+        let limit = u64::from(broker.settings().max_record_bytes);
+        for (key, value) in records.clone() {
+            let bytes = (key.map_or(0, <[u8]>::len) + value.len()) as u64;
+            if bytes > limit {
+                return Err(Error::RecordTooLarge { bytes, limit });
+            }
+        }
+        if let Some(number) = partition {
+            topic.partition(number)?;
+        }
+
+        // From here on nothing is refused: the request is in the run whole.
+        if self.shares.is_empty() {
+            // So that no part's last share is one of this request.
+            self.shares.push(Share { place: 0, first: 0, count: 0 });
+        }
+        let (first_share, first_route) = (self.shares.len(), self.routes.len());
+        for (key, value) in records {
+            let number = partition.unwrap_or_else(|| topic.route(key));
+            let place = self.place(&topic, batches, number)?;
+            let part = &mut self.parts[place];
+            if part.share < first_share {
+                part.share = self.shares.len();
+                self.shares.push(Share { place, first: part.batch.len() as u64, count: 0 });
+            }
+            self.shares[part.share].count += 1;
+            let before = part.batch.byte_len();
+            part.batch.push(key, value);
+            self.bytes += part.batch.byte_len() - before;
+            self.routes.push(number);
+        }
+        if self.shares.len() == first_share + 1 {
+            self.routes.truncate(first_route);
+        }
+        Ok(Request::Appended {
+            shares: first_share..self.shares.len(),
+            routes: first_route..self.routes.len(),
+        })
+    }
+
+    /// Where the records for this partition are gathered.
+    fn place(&mut self, topic: &Topic<D>, batches: &mut Batches, number: u32) -> Result<usize, Error> {
+        match self.parts.last() {
+            Some(last) if last.number == number => return Ok(self.parts.len() - 1),
+            _ => {}
+        }
+        if let Some(&place) = self.places.get(&number) {
+            return Ok(place);
+        }
+        let partition = topic.partition(number)?.clone();
+        let batch = batches.0.pop().unwrap_or_default();
+        self.places.insert(number, self.parts.len());
+        self.parts.push(Part { number, partition, batch, share: 0, outcome: None });
+        Ok(self.parts.len() - 1)
+    }
+
+    /// Appends what was gathered; gives the batches back.
+    pub async fn append(&mut self, batches: &mut Batches, metrics: &Metrics) {
+        metrics.requests(Kind::produce, self.requests.len() as u64);
+        for part in &mut self.parts {
+            let mut batch = std::mem::take(&mut part.batch);
+            let outcome = match part.partition.try_append(&mut batch) {
+                Ok(Some(appended)) => Ok(appended),
+                Ok(None) => part.partition.append(&mut batch).await,
+                Err(e) => Err(e),
+            };
+            if outcome.is_ok() {
+                metrics.appends.inc();
+                metrics.records_appended.inc_by(batch.len() as u64);
+                metrics.bytes_appended.inc_by(batch.byte_len() as u64);
+            }
+            part.outcome = Some(outcome);
+            if batch.byte_len() <= KEEP_BYTES {
+                batch.clear();
+                batches.0.push(batch);
+            }
+        }
+    }
+
+    /// What was appended and is not durable yet.
+    pub fn unsettled(&self) -> impl Iterator<Item = (Partition<D>, Offset)> + '_ {
+        self.parts.iter().filter_map(|part| match &part.outcome {
+            Some(Ok(appended)) if matches!(part.partition.is_committed(appended.end), Ok(false)) => {
+                Some((part.partition.clone(), appended.end))
+            }
+            _ => None,
+        })
+    }
+
+    /// How many bytes its answers take in memory, about.
+    pub fn answer_bytes(&self) -> usize {
+        self.requests.len() * ANSWER_BYTES + self.routes.len() * size_of::<u32>()
+    }
+
+    /// Whether it is known of every append what became of it. Takes note where one has failed meanwhile.
+    pub fn is_settled(&mut self) -> bool {
+        self.parts.iter_mut().all(|part| match &part.outcome {
+            Some(Ok(appended)) => match part.partition.is_committed(appended.end) {
+                Ok(committed) => committed,
+                Err(e) => {
+                    part.outcome = Some(Err(e));
+                    true
+                }
+            },
+            _ => true,
+        })
+    }
+
+    /// Waits until it is.
+    pub async fn settle(&mut self) {
+        for part in &mut self.parts {
+            if let Some(Ok(appended)) = part.outcome
+                && let Err(e) = part.partition.committed(appended.end).await
+            {
+                part.outcome = Some(Err(e));
+            }
+        }
+    }
+
+    /// Adds the answers to `output`, one frame for each request.
+    pub fn encode(&self, output: &mut Vec<u8>, metrics: &Metrics) {
+        for request in &self.requests {
+            match request {
+                Request::Refused(error) => {
+                    metrics.error(error.code());
+                    wire::put(output, &proto::Response::from(proto::ErrorResponse::from(&**error)));
+                }
+                Request::Appended { shares, routes } => {
+                    let shares = &self.shares[shares.clone()];
+                    if let [share] = shares
+                        && let part = &self.parts[share.place]
+                        && let Some(Ok(appended)) = &part.outcome
+                    {
+                        wire::put_appended(output, part.number, appended.base.plus(share.first), share.count);
+                        continue;
+                    }
+                    let appends = shares.iter().map(|share| self.partition_append(share, metrics)).collect();
+                    let partitions = self.routes[routes.clone()].to_vec();
+                    let produced = proto::ProduceResponse { appends, partitions };
+                    wire::put(output, &proto::Response::from(response::Kind::Produce(produced)));
+                }
+            }
+        }
+    }
+
+    fn partition_append(&self, share: &Share, metrics: &Metrics) -> proto::PartitionAppend {
+        let part = &self.parts[share.place];
+        let (base_offset, error) = match &part.outcome {
+            Some(Ok(appended)) => (appended.base.plus(share.first).get(), None),
+            Some(Err(e)) => {
+                metrics.error(e.code());
+                (0, Some(proto::ErrorResponse::from(e)))
+            }
+            None => unreachable!("a run is appended before it is encoded"),
+        };
+        proto::PartitionAppend { partition: part.number, base_offset, count: share.count, error }
+    }
+}
