@@ -13,7 +13,7 @@
 mod connection;
 mod types;
 
-pub use connection::Connection;
+pub use connection::{Connection, Produced};
 pub use types::{
     At, Consumed, Failure, Fetch, FoundOffset, Options, Outcome, PartitionInfo, Placed, Refusal, TopicInfo,
 };

@@ -1,5 +1,7 @@
 //! What a broker counts. Each broker has its own registry, so that several in one process do not mix.
 
+pub mod http;
+
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

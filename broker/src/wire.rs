@@ -10,13 +10,14 @@
 
 mod consume;
 pub mod convert;
+mod cursor;
 mod produce;
 #[rustfmt::skip]
 #[allow(missing_docs, clippy::all)]
 pub mod proto;
 
-pub use consume::encode_consumed;
-pub use produce::{Produce, count_records, encode_produce, put_appended};
+pub use consume::{ConsumeAnswer, encode_consumed};
+pub use produce::{Produce, count_records, encode_produce, find_appended, put_appended};
 
 use bytes::{Buf, BytesMut};
 use prost::Message;

@@ -5,13 +5,76 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
+use prost::{DecodeError, Message};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
-use crate::wire::{self, Frame, proto};
+use super::types::{self, Outcome, Placed};
+use crate::units::Offset;
+use crate::wire::{self, ConsumeAnswer, Frame, PREFIX_BYTES, proto};
 
 /// How much is asked of the socket at once.
 const READ_BYTES: usize = 256 << 10;
+
+/// Removes a whole frame with a message of this length, and reads the message.
+type Take<T> = fn(&mut BytesMut, usize) -> Result<T, DecodeError>;
+
+/// An answer to a produce.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Produced {
+    /// All records are in one partition, one after the other.
+    Appended {
+        /// The partition.
+        partition: u32,
+        /// The offset of the first.
+        base: Offset,
+        /// How many.
+        count: u32,
+    },
+    /// Anything else: several partitions, or an error.
+    Other(proto::Response),
+}
+
+impl Produced {
+    fn take(input: &mut BytesMut, len: usize) -> Result<Self, DecodeError> {
+        match wire::find_appended(&input[PREFIX_BYTES..PREFIX_BYTES + len]) {
+            Some((partition, base, count)) => {
+                input.advance(PREFIX_BYTES + len);
+                Ok(Self::Appended { partition, base, count })
+            }
+            None => wire::take(input, len).map(Self::Other),
+        }
+    }
+
+    /// The outcome of each of the `count` records that it answers for.
+    pub fn outcomes(self, count: usize) -> Vec<Outcome<Placed>> {
+        match self {
+            Self::Appended { partition, base, count: appended } if appended as usize == count => (0..count
+                as u64)
+                .map(|nth| Outcome::Acknowledged(Placed { partition, offset: base.plus(nth) }))
+                .collect(),
+            Self::Appended { .. } => {
+                vec![Outcome::Unknown("the answer does not fit the records".into()); count]
+            }
+            Self::Other(response) => types::produce_outcomes(Outcome::of(response), count),
+        }
+    }
+}
+
+fn take_consumed(input: &mut BytesMut, len: usize) -> Result<Outcome<ConsumeAnswer>, DecodeError> {
+    input.advance(PREFIX_BYTES);
+    let message = input.split_to(len).freeze();
+    if let Some(answer) = ConsumeAnswer::find(&message) {
+        return Ok(Outcome::Acknowledged(answer));
+    }
+    // Fields in another order, or another answer: in order once it has been decoded and encoded again.
+    let outcome = Outcome::of(proto::Response::decode(message)?);
+    Ok(outcome.and_then(|kind| {
+        let again = Bytes::from(proto::Response::from(kind).encode_to_vec());
+        let unfit = || Outcome::Unknown("the answer is not one to a consume".into());
+        ConsumeAnswer::find(&again).map_or_else(unfit, Outcome::Acknowledged)
+    }))
+}
 
 /// A connection to a server, for pipelines: what is sent waits in a buffer until it is flushed or an answer is awaited.
 #[derive(Debug)]
@@ -73,9 +136,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits for the next answer; sends what is unsent meanwhile. An error leaves it unknown which of the awaited
     /// requests were executed. May be dropped and called again.
     pub async fn receive(&mut self) -> io::Result<proto::Response> {
+        self.take_whole(wire::take).await
+    }
+
+    /// Likewise, where the next answer is one to a produce.
+    pub async fn receive_produced(&mut self) -> io::Result<Produced> {
+        self.take_whole(Produced::take).await
+    }
+
+    /// Likewise, where the next answer is one to a consume. Its records are read when they are asked for.
+    pub async fn receive_consumed(&mut self) -> io::Result<Outcome<ConsumeAnswer>> {
+        self.take_whole(take_consumed).await
+    }
+
+    /// The next answer, if it is there.
+    pub fn try_receive(&mut self) -> io::Result<Option<proto::Response>> {
+        self.try_take(wire::take)
+    }
+
+    /// The next answer, if it is there and is one to a produce.
+    pub fn try_receive_produced(&mut self) -> io::Result<Option<Produced>> {
+        self.try_take(Produced::take)
+    }
+
+    /// Takes the next answer's message, as soon as it is whole.
+    async fn take_whole<T>(&mut self, take: Take<T>) -> io::Result<T> {
         loop {
-            if let Some(response) = self.try_receive()? {
-                return Ok(response);
+            if let Some(taken) = self.try_take(take)? {
+                return Ok(taken);
             }
             poll_fn(|cx| {
                 // A server that stops or refuses may close before it has read everything: what it said counts, so a
@@ -91,8 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// The next answer, if it is there.
-    pub fn try_receive(&mut self) -> io::Result<Option<proto::Response>> {
+    fn try_take<T>(&mut self, take: Take<T>) -> io::Result<Option<T>> {
         let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         match wire::frame(&self.input, self.frame_bytes) {
             Frame::Partial(_) => Ok(None),
@@ -101,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Frame::Whole(len) => {
                 self.awaited = self.awaited.saturating_sub(1);
-                wire::take(&mut self.input, len).map(Some).map_err(|e| invalid(e.to_string()))
+                take(&mut self.input, len).map(Some).map_err(|e| invalid(e.to_string()))
             }
         }
     }

@@ -1,8 +1,13 @@
-//! Consume answers, written straight from the log's bytes.
+//! Consume answers, written straight from the log's bytes, and read without a copy of keys and values.
 
+use bytes::Bytes;
+use prost::{DecodeError, Message};
+
+use super::cursor::Cursor;
+use super::proto;
 use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint};
-use crate::record::{self, Found};
-use crate::units::Offset;
+use crate::record::{self, Found, Record};
+use crate::units::{Offset, Timestamp};
 
 /// Protobuf tags: field number, and that a length follows (2) or a number (0).
 const RESPONSE_CONSUME: u8 = 2 << 3 | 2;
@@ -46,11 +51,78 @@ fn record_len(found: &Found<'_>) -> usize {
         + if found.value.is_empty() { 0 } else { field_len(found.value.len()) }
 }
 
+/// A consume answer whose records are still in its message.
+#[derive(Clone, Debug)]
+pub struct ConsumeAnswer {
+    message: Bytes,
+    records: Vec<std::ops::Range<u32>>,
+    /// The first offset that can be read.
+    pub log_start: Offset,
+    /// The offset after the last that can be read.
+    pub log_end: Offset,
+}
+
+impl ConsumeAnswer {
+    /// Finds the records in a plain consume answer. `None` where `message` is anything else.
+    pub fn find(message: &Bytes) -> Option<Self> {
+        let mut at = Cursor::new(message);
+        at.tag(RESPONSE_CONSUME)?;
+        let body = at.content()?;
+        (body.end == message.len()).then_some(())?;
+        at.at = body.start;
+        let mut records = Vec::new();
+        while at.tag(RECORD).is_some() {
+            let record = at.content()?;
+            records.push(u32::try_from(record.start).ok()?..u32::try_from(record.end).ok()?);
+        }
+        let (log_start, log_end) = (at.number(LOG_START)?, at.number(LOG_END)?);
+        (at.at == message.len()).then_some(())?;
+        let (log_start, log_end) = (Offset::new(log_start), Offset::new(log_end));
+        Some(Self { message: message.clone(), records, log_start, log_end })
+    }
+
+    /// How many records.
+    pub fn count(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record, DecodeError>> + '_ {
+        self.records.iter().map(|at| {
+            let at = at.start as usize..at.end as usize;
+            match self.record(at.clone()) {
+                Some(record) => Ok(record),
+                None => proto::Record::decode(self.message.slice(at)).map(Record::from),
+            }
+        })
+    }
+
+    /// A plain record.
+    fn record(&self, at: std::ops::Range<usize>) -> Option<Record> {
+        let mut record = Cursor { bytes: &self.message[..at.end], at: at.start };
+        let offset = record.number(RECORD_OFFSET)?;
+        let timestamp = record.number(RECORD_TIMESTAMP)?;
+        let mut field = |number: u8| match record.tag(number << 3 | 2) {
+            Some(()) => record.content().map(Some),
+            None => Some(None),
+        };
+        let (key, value) = (field(RECORD_KEY)?, field(RECORD_VALUE)?);
+        (record.at == at.end).then_some(())?;
+        Some(Record {
+            offset: Offset::new(offset),
+            timestamp: Timestamp::from_millis(timestamp),
+            key: key.map(|key| self.message.slice(key)),
+            value: value.map(|value| self.message.slice(value)).unwrap_or_default(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::units::Timestamp;
-    use crate::wire::{PREFIX_BYTES, proto};
+    use crate::wire::PREFIX_BYTES;
+    use crate::wire::proto::response;
     use bytes::Bytes;
     use proptest::prelude::*;
     use prost::Message;
@@ -77,10 +149,40 @@ mod tests {
             let mut frame = Vec::new();
             encode_consumed(&mut frame, &log, Offset::new(log_start_offset), Offset::new(log_end_offset));
 
-            let consumed = proto::ConsumeResponse { records, log_start_offset, log_end_offset };
+            let consumed = proto::ConsumeResponse { records: records.clone(), log_start_offset, log_end_offset };
             let message = proto::Response::from(proto::response::Kind::Consume(consumed)).encode_to_vec();
             prop_assert_eq!(&frame[..PREFIX_BYTES], &(message.len() as u32).to_be_bytes());
             prop_assert_eq!(&frame[PREFIX_BYTES..], &message[..]);
+
+            let message = Bytes::from(message);
+            let answer = ConsumeAnswer::find(&message).expect("a plain answer");
+            let read: Vec<_> = answer.records().map(Result::unwrap).collect();
+            prop_assert_eq!(read, records.into_iter().map(Record::from).collect::<Vec<_>>());
+            prop_assert_eq!((answer.log_start.get(), answer.log_end.get()), (log_start_offset, log_end_offset));
+        }
+
+        #[test]
+        fn what_is_found_in_changed_bytes_is_what_prost_reads(
+            records in proptest::collection::vec(record(), 0..4),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let consumed = proto::ConsumeResponse { records, log_start_offset: 3, log_end_offset: 400 };
+            let mut message = proto::Response::from(response::Kind::Consume(consumed)).encode_to_vec();
+            for (at, byte) in changes {
+                let at = at.index(message.len());
+                message[at] = byte;
+            }
+            let message = Bytes::from(message);
+            let found = ConsumeAnswer::find(&message);
+            let read = found.and_then(|a| a.records().collect::<Result<Vec<_>, _>>().ok());
+            if let Some(read) = read {
+                let Ok(proto::Response { kind: Some(response::Kind::Consume(consumed)) }) =
+                    proto::Response::decode(message)
+                else {
+                    panic!("prost reads something else");
+                };
+                prop_assert_eq!(read, consumed.records.into_iter().map(Record::from).collect::<Vec<_>>());
+            }
         }
     }
 }

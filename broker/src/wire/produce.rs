@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::cursor::Cursor;
 use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint, varint_len};
 use crate::units::Offset;
 
@@ -72,7 +73,7 @@ impl Produce {
 
     fn try_find(&mut self, message: &[u8], max: usize) -> Option<()> {
         u32::try_from(message.len()).ok().filter(|&len| len < NO_KEY)?;
-        let mut request = Cursor { bytes: message, at: 0 };
+        let mut request = Cursor::new(message);
         request.tag(REQUEST_PRODUCE)?;
         let body = request.content()?;
         if body.end != message.len() {
@@ -137,7 +138,7 @@ fn each_content(message: &[u8], tag: u8, found: &mut dyn FnMut(&[u8]) -> bool) -
     let mut rest = message;
     while let Ok((number, wire_type)) = prost::encoding::decode_key(&mut rest) {
         if u32::from(tag) == number << 3 | wire_type as u32 {
-            let mut field = Cursor { bytes: rest, at: 0 };
+            let mut field = Cursor::new(rest);
             let Some(content) = field.content() else { return false };
             if !found(&rest[content]) {
                 return false;
@@ -148,42 +149,6 @@ fn each_content(message: &[u8], tag: u8, found: &mut dyn FnMut(&[u8]) -> bool) -
         }
     }
     true
-}
-
-/// Reads protobuf from a place in `bytes`; everything is `None` where the bytes do not fit.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    /// Goes past this tag; stays where another is.
-    fn tag(&mut self, tag: u8) -> Option<()> {
-        (*self.bytes.get(self.at)? == tag).then(|| self.at += 1)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        // Up to 63 bits; the longer ones are for `prost` to judge.
-        for shift in (0..63).step_by(7) {
-            let byte = *self.bytes.get(self.at)?;
-            self.at += 1;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    /// Goes past a length and what has that length.
-    fn content(&mut self) -> Option<Range<usize>> {
-        let len = usize::try_from(self.varint()?).ok()?;
-        let start = self.at;
-        let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
-        self.at = end;
-        Some(start..end)
-    }
 }
 
 /// Adds a frame with a produce request to `out`. `records` gives key and value of each.
@@ -242,6 +207,23 @@ pub fn put_appended(out: &mut Vec<u8>, partition: u32, base: Offset, count: u32)
     put_number(out, APPEND_PARTITION, partition);
     put_number(out, APPEND_BASE, base);
     put_number(out, APPEND_COUNT, count);
+}
+
+/// Partition, first offset and number of records, in an answer as [`put_appended`] writes it. `None` where `message` is
+/// anything else.
+pub fn find_appended(message: &[u8]) -> Option<(u32, Offset, u32)> {
+    let mut at = Cursor::new(message);
+    for tag in [RESPONSE_PRODUCE, APPEND] {
+        at.tag(tag)?;
+        let content = at.content()?;
+        (content.end == message.len()).then_some(())?;
+        at.at = content.start;
+    }
+    let partition = at.number(APPEND_PARTITION)?;
+    let base = at.number(APPEND_BASE)?;
+    let count = at.number(APPEND_COUNT)?;
+    (at.at == message.len()).then_some(())?;
+    Some((u32::try_from(partition).ok()?, Offset::new(base), u32::try_from(count).ok()?))
 }
 
 #[cfg(test)]
@@ -326,7 +308,9 @@ mod tests {
                 let produced = proto::ProduceResponse { appends: vec![append], partitions: vec![] };
                 let mut expected = Vec::new();
                 crate::wire::put(&mut expected, &proto::Response::from(proto::response::Kind::Produce(produced)));
-                prop_assert_eq!(frame, expected);
+                prop_assert_eq!(&frame, &expected);
+                let found = find_appended(&frame[PREFIX_BYTES..]);
+                prop_assert_eq!(found, Some((partition, Offset::new(base), count)));
             }
         }
 

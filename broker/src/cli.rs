@@ -1,0 +1,147 @@
+//! The command line.
+
+mod bench;
+mod consume;
+mod offsets;
+mod output;
+mod produce;
+mod quantity;
+mod resume;
+mod serve;
+mod topic;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use broker::client::{Client, Failure, Options, Outcome};
+use broker::net::TcpConnector;
+use clap::{Args, Parser, Subcommand};
+
+/// A log broker: topics of partitioned, append-only logs, over TCP.
+#[derive(Debug, Parser)]
+#[command(name = "broker", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  broker serve --data ./data                     run a server on 127.0.0.1:7070
+  broker topic create orders --partitions 3      make a topic
+  broker produce orders --key user-1 hello       one record; the key chooses the partition
+  broker produce orders < lines.txt              one record a line
+  broker consume orders --from earliest          every partition, merged by time, one value a line
+  broker consume orders --follow --format json   and whatever comes, as JSON lines
+  broker offsets orders                          where each partition begins and ends
+  broker verify ./data                           check every byte, without a server, and change nothing
+
+Each command explains itself: broker produce --help";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a server
+    Serve(Box<serve::Args>),
+    /// Make, list, show and delete topics
+    #[command(subcommand)]
+    Topic(topic::Command),
+    /// Append records: one value, or the lines of standard input
+    Produce(produce::Args),
+    /// Print records
+    Consume(consume::Args),
+    /// Print where partitions begin and end, or where a time is in them
+    Offsets(offsets::Args),
+    /// Measure a server, or this machine
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+/// Which server, and how long to wait for it.
+#[derive(Clone, Debug, Args)]
+struct Server {
+    /// The server
+    #[arg(long, value_name = "HOST:PORT", env = "BROKER_ADDR", default_value = "127.0.0.1:7070")]
+    addr: String,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
+    timeout: Duration,
+}
+
+impl Server {
+    fn options(&self) -> Options {
+        Options { request_timeout: self.timeout, ..Options::default() }
+    }
+
+    fn client(&self) -> Client<TcpConnector> {
+        Client::new(TcpConnector, &self.addr, self.options())
+    }
+}
+
+/// Why a command did not do what it was told: what a person reads.
+#[derive(Debug)]
+enum Stop {
+    /// Standard output was closed by who read it: no reason to complain.
+    OutputClosed,
+    /// Something to be told.
+    Because(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Stop::Because(why)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Because(failure.to_string())
+    }
+}
+
+/// An acknowledged answer, or an error for people. `what` was asked for.
+fn acknowledged<T>(what: &str, outcome: Outcome<T>) -> Result<T, Stop> {
+    outcome.into_result().map_err(|failure| match failure {
+        Failure::Refused(refusal) if refusal.code == broker::error::Code::Unavailable => {
+            Stop::Because(format!(
+                "{refusal}\n  is a server running there? `broker serve` starts one; --addr names another"
+            ))
+        }
+        Failure::Refused(refusal) => Stop::Because(format!("{what}: {refusal}")),
+        Failure::Unknown(reason) => Stop::Because(format!("{what}: {reason}")),
+    })
+}
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Topic(command) => on_one_thread(topic::run(command)),
+        Command::Produce(args) => on_one_thread(produce::run(args)),
+        Command::Consume(args) => on_one_thread(consume::run(args)),
+        Command::Offsets(args) => on_one_thread(offsets::run(args)),
+        Command::Bench(command) => bench::run(command),
+    };
+    match result {
+        Ok(()) | Err(Stop::OutputClosed) => ExitCode::SUCCESS,
+        Err(Stop::Because(why)) => {
+            eprintln!("broker: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn on_one_thread(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| format!("cannot start: {e}"))?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,198 @@
+//! `broker bench limits`: what this machine allows at best, to hold the other figures against.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::filler;
+use crate::cli::output::Output;
+use crate::cli::{Stop, quantity};
+
+/// What this machine allows at best: loopback, page cache, disk and checksum
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  broker bench limits --data /var/lib/broker --json")]
+pub struct Args {
+    /// Where files are written, and removed after; without it, the directory for temporary files
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// How long each is measured
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
+    time: Duration,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Limits {
+    /// Round trips of 128 bytes between two threads, one at a time.
+    ping_pong_per_second: f64,
+    /// Bytes from one thread to another over loopback.
+    loopback_bytes_per_second: f64,
+    /// Bytes into the page cache, in writes of 64 KiB.
+    write_64k_bytes_per_second: f64,
+    /// Writes of 4 KiB behind each other, each followed by fdatasync.
+    append_sync_4k_per_second: f64,
+    /// Bytes out of the page cache, in reads of 256 KiB.
+    read_bytes_per_second: f64,
+    /// CRC-32 of pieces of 128 bytes.
+    crc_128_bytes_per_second: f64,
+    /// CRC-32 of pieces of 1 KiB.
+    crc_1k_bytes_per_second: f64,
+}
+
+pub fn run(args: &Args) -> Result<(), Stop> {
+    let dir = args.data.clone().unwrap_or_else(std::env::temp_dir);
+    let limits = measure(args.time, &dir).map_err(|e| format!("cannot measure in {}: {e}", dir.display()))?;
+    let mut output = Output::new();
+    if args.json {
+        let line = serde_json::to_string(&limits).map_err(|e| e.to_string())?;
+        output.line(format_args!("{line}"))?;
+    } else {
+        for (what, per_second) in [
+            ("loopback, one way", limits.loopback_bytes_per_second),
+            ("write of 64 KiB", limits.write_64k_bytes_per_second),
+            ("read of 256 KiB from the page cache", limits.read_bytes_per_second),
+            ("CRC-32 of 128 bytes", limits.crc_128_bytes_per_second),
+            ("CRC-32 of 1 KiB", limits.crc_1k_bytes_per_second),
+        ] {
+            output.line(format_args!("{what:38} {:10.1} MB/s", per_second / 1e6))?;
+        }
+        for (what, per_second) in [
+            ("loopback, there and back", limits.ping_pong_per_second),
+            ("append of 4 KiB and fdatasync", limits.append_sync_4k_per_second),
+        ] {
+            output.line(format_args!("{what:38} {per_second:10.0} /s"))?;
+        }
+    }
+    output.flush()
+}
+
+fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
+    let path = dir.join(format!("broker-bench-limits-{}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let page = filler(64 << 10);
+    let measured = (|| {
+        Ok(Limits {
+            ping_pong_per_second: ping_pong(time)?,
+            loopback_bytes_per_second: one_way(time)?,
+            write_64k_bytes_per_second: rate(time, |i| {
+                // Over and over the same 256 MiB, so that the disk's speed does not come into it.
+                file.write_all_at(&page, (i % 4096) * page.len() as u64)?;
+                Ok(page.len() as u64)
+            })?,
+            read_bytes_per_second: {
+                let mut buf = vec![0; 256 << 10];
+                let len = file.metadata()?.len().max(buf.len() as u64);
+                file.set_len(len)?;
+                rate(time, |i| {
+                    let at = (i * buf.len() as u64) % (len - buf.len() as u64 + 1);
+                    file.read_at(&mut buf, at).map(|n| n as u64)
+                })?
+            },
+            append_sync_4k_per_second: {
+                file.set_len(0)?;
+                file.sync_all()?;
+                rate(time, |i| {
+                    file.write_all_at(&page[..4096], i * 4096)?;
+                    file.sync_data()?;
+                    Ok(1)
+                })?
+            },
+            crc_128_bytes_per_second: rate(time, |_| Ok(checksum(&page, 128)))?,
+            crc_1k_bytes_per_second: rate(time, |_| Ok(checksum(&page, 1024)))?,
+        })
+    })();
+    std::fs::remove_file(&path)?;
+    measured
+}
+
+/// Does `step` again and again; the sum of what it gives, a second.
+fn rate(time: Duration, mut step: impl FnMut(u64) -> std::io::Result<u64>) -> std::io::Result<f64> {
+    let begun = Instant::now();
+    let (mut sum, mut steps) = (0, 0);
+    while begun.elapsed() < time {
+        sum += step(steps)?;
+        steps += 1;
+    }
+    Ok(sum as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn checksum(bytes: &[u8], piece: usize) -> u64 {
+    for piece in bytes.chunks(piece) {
+        black_box(crc32fast::hash(piece));
+    }
+    bytes.len() as u64
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// A thread that serves one connection; gives the address.
+fn other_side(
+    serve: impl AsyncFnOnce(TcpStream) -> std::io::Result<()> + Send + 'static,
+) -> std::io::Result<std::net::SocketAddr> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let addr = listener.local_addr()?;
+    std::thread::spawn(move || {
+        runtime()?.block_on(async {
+            let (stream, _) = TcpListener::from_std(listener)?.accept().await?;
+            stream.set_nodelay(true)?;
+            serve(stream).await
+        })
+    });
+    Ok(addr)
+}
+
+fn ping_pong(time: Duration) -> std::io::Result<f64> {
+    let addr = other_side(async |mut stream: TcpStream| {
+        let mut buf = [0; 128];
+        while stream.read(&mut buf).await? > 0 {
+            stream.write_all(&buf[..32]).await?;
+        }
+        Ok(())
+    })?;
+    runtime()?.block_on(async {
+        let mut stream = TcpStream::connect(addr).await?;
+        stream.set_nodelay(true)?;
+        let mut buf = [0; 128];
+        let begun = Instant::now();
+        let mut trips = 0;
+        while begun.elapsed() < time {
+            stream.write_all(&buf).await?;
+            stream.read_exact(&mut buf[..32]).await?;
+            trips += 1;
+        }
+        Ok(f64::from(trips) / begun.elapsed().as_secs_f64())
+    })
+}
+
+fn one_way(time: Duration) -> std::io::Result<f64> {
+    let addr = other_side(async move |mut stream: TcpStream| {
+        let page = filler(256 << 10);
+        // Ends when the reader has gone.
+        loop {
+            stream.write_all(&page).await?;
+        }
+    })?;
+    runtime()?.block_on(async {
+        let mut stream = TcpStream::connect(addr).await?;
+        let mut buf = vec![0; 256 << 10];
+        let begun = Instant::now();
+        let mut bytes = 0;
+        while begun.elapsed() < time {
+            bytes += stream.read(&mut buf).await? as u64;
+        }
+        Ok(bytes as f64 / begun.elapsed().as_secs_f64())
+    })
+}

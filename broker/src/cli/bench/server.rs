@@ -1,0 +1,61 @@
+//! The server that is measured: one that runs already, or one of our own.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::cli::{Server, Stop};
+
+/// Where the server comes from.
+#[derive(Debug, clap::Args)]
+pub struct Own {
+    /// Start a server for this measurement, with this durability (os, interval=TIME, always), and remove its data after
+    #[arg(long, value_name = "MODE")]
+    pub durability: Option<String>,
+    /// Where such a server keeps its data
+    #[arg(long, value_name = "DIR", requires = "durability")]
+    pub data: Option<PathBuf>,
+}
+
+/// A server process that ends, with its data, when this is dropped.
+pub struct Running {
+    child: Child,
+    data: PathBuf,
+}
+
+impl Own {
+    /// Starts a server if that was asked for, and points `server` at it.
+    pub fn start(&self, server: &mut Server) -> Result<Option<Running>, Stop> {
+        let Some(durability) = &self.durability else { return Ok(None) };
+        let parent = self.data.clone().unwrap_or_else(std::env::temp_dir);
+        let data = parent.join(format!("broker-bench-{}", std::process::id()));
+        let program = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut child = Command::new(program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--durability", durability, "--data"])
+            .arg(&data)
+            .env("BROKER_LOG", "warn")
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("cannot start a server: {e}"))?;
+        let stdout = child.stdout.take();
+        let running = Running { child, data };
+        let mut line = String::new();
+        if let Some(stdout) = stdout {
+            BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(addr) => server.addr = addr.to_owned(),
+            None => return Err(Stop::Because("the server did not start; it has said why".into())),
+        }
+        Ok(Some(running))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Best effort: what is left is in a directory with a telling name.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.data);
+    }
+}

@@ -1,0 +1,269 @@
+//! `broker consume`.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::Duration;
+
+use broker::client::{At, Client, Consumed, Fetch, Outcome};
+use broker::error::Code;
+use broker::net::TcpConnector;
+use broker::record::Record;
+use broker::units::Offset;
+use clap::ValueEnum;
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::output::Output;
+use super::{Server, Stop, acknowledged, offsets};
+
+/// How long to wait before looking again at several partitions that had nothing new.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long one request waits for records of one partition.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Print records
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Without --partition, all partitions are read and merged by time. That is as good an order as there is: only
+within one partition, and so for one key, does the order of records mean something.
+
+Without --follow it ends with the last record that was there when it began. Text is each value, byte for byte,
+and a line feed; JSON has one object a line, with value_hex or key_hex where bytes are not UTF-8.
+
+Examples:
+  broker consume orders                              everything, one value a line
+  broker consume orders --partition 1 --from 1000 --count 10
+  broker consume orders --from @2026-11-29T13:00:00Z --format json
+  broker consume orders --from latest --follow       what comes from now on")]
+pub struct Args {
+    /// The topic
+    topic: String,
+    /// Read one partition
+    #[arg(long)]
+    partition: Option<u32>,
+    /// Read all partitions, merged by time (this is so without --partition as well)
+    #[arg(long, conflicts_with = "partition")]
+    all: bool,
+    /// Where to begin: an offset, earliest, latest, or @TIME (milliseconds since 1970, or a date and time in UTC)
+    #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = from)]
+    from: From,
+    /// End after this many records
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Wait for more when the end is reached
+    #[arg(long)]
+    follow: bool,
+    /// How to print a record
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Offset(Offset),
+    At(At),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// The value and a line feed
+    Text,
+    /// A JSON object and a line feed
+    Json,
+}
+
+fn from(text: &str) -> Result<From, String> {
+    match text.parse() {
+        Ok(offset) => Ok(From::Offset(Offset::new(offset))),
+        Err(_) => offsets::at(text).map(From::At).map_err(|e| format!("{e}, and no offset")),
+    }
+}
+
+/// A partition that is being read.
+struct Source {
+    partition: u32,
+    /// The offset to ask for next.
+    next: Offset,
+    /// Without `--follow`: where to end.
+    end: Offset,
+    records: VecDeque<Record>,
+}
+
+pub async fn run(args: Args) -> Result<(), Stop> {
+    let client = args.server.client();
+    let mut sources = sources(&args, &client).await?;
+    let mut output = Output::new();
+    let mut left = args.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        let mut waiting = 0;
+        for source in &mut sources {
+            if source.records.is_empty() && (args.follow || source.next < source.end) {
+                source.fetch(&args, &client, Duration::ZERO).await?;
+            }
+            waiting += usize::from(source.records.is_empty());
+        }
+        let first = sources
+            .iter_mut()
+            .filter(|source| !source.records.is_empty())
+            .min_by_key(|source| source.records.front().map(|record| record.timestamp));
+        if let Some(source) = first {
+            // While others are empty, each record could be followed by an earlier one of theirs: only at the end of
+            // what is there, though, and time goes on.
+            let partition = source.partition;
+            if let Some(record) = source.records.pop_front() {
+                output.write(|out| print(out, args.format, partition, &record))?;
+                left -= 1;
+            }
+            continue;
+        }
+        debug_assert_eq!(waiting, sources.len());
+        output.flush()?;
+        match &mut sources[..] {
+            _ if !args.follow => break,
+            [only] => only.fetch(&args, &client, WAIT).await?,
+            _ => sleep(PAUSE).await,
+        }
+    }
+    output.flush()
+}
+
+async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Source>, Stop> {
+    let what = format!("cannot consume {:?}", args.topic);
+    let partitions = acknowledged(&what, client.partitions(&args.topic).await)?;
+    let count = partitions.len();
+    let mut sources = Vec::new();
+    for p in partitions.iter().filter(|p| args.partition.is_none_or(|number| p.number == number)) {
+        let next = match args.from {
+            From::Offset(offset) => offset,
+            From::At(At::Earliest) => p.log_start,
+            From::At(At::Latest) => p.log_end,
+            From::At(at) => acknowledged(&what, client.list_offsets(&args.topic, p.number, at).await)?.offset,
+        };
+        sources.push(Source { partition: p.number, next, end: p.log_end, records: VecDeque::new() });
+    }
+    match args.partition {
+        Some(number) if sources.is_empty() => Err(Stop::Because(format!(
+            "topic {:?} has no partition {number}: it has 0 to {}",
+            args.topic,
+            count - 1
+        ))),
+        _ => Ok(sources),
+    }
+}
+
+impl Source {
+    /// Gets the next records, if there are any. Goes on trying where the server is away and a person follows.
+    async fn fetch(
+        &mut self,
+        args: &Args,
+        client: &Client<TcpConnector>,
+        wait: Duration,
+    ) -> Result<(), Stop> {
+        let mut complained = false;
+        let consumed: Consumed = loop {
+            let outcome =
+                client.consume(&args.topic, self.partition, Fetch::from(self.next).wait(wait)).await;
+            let away = match &outcome {
+                Outcome::Unknown(reason) => Some(reason.clone()),
+                Outcome::Refused(r)
+                    if matches!(r.code, Code::Unavailable | Code::ShuttingDown | Code::Timeout) =>
+                {
+                    Some(r.message.clone())
+                }
+                _ => None,
+            };
+            match away {
+                Some(reason) if args.follow => {
+                    if !complained {
+                        eprintln!("{reason}; trying again until it works");
+                        complained = true;
+                    }
+                    sleep(PAUSE).await;
+                }
+                _ => {
+                    break acknowledged(
+                        &format!("cannot consume {}/{}", args.topic, self.partition),
+                        outcome,
+                    )?;
+                }
+            }
+        };
+        if let Some(last) = consumed.records.last() {
+            self.next = last.offset.next();
+        } else if !args.follow {
+            self.end = self.next;
+        }
+        let end = self.end;
+        self.records.extend(consumed.records.into_iter().filter(|r| args.follow || r.offset < end));
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    partition: u32,
+    offset: u64,
+    timestamp_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+}
+
+fn print(out: &mut dyn Write, format: Format, partition: u32, record: &Record) -> std::io::Result<()> {
+    match format {
+        Format::Text => out.write_all(&record.value)?,
+        Format::Json => {
+            fn text(bytes: &[u8]) -> Option<&str> {
+                std::str::from_utf8(bytes).ok()
+            }
+            let json = Json {
+                partition,
+                offset: record.offset.get(),
+                timestamp_ms: record.timestamp.get(),
+                key: record.key.as_deref().and_then(text),
+                key_hex: record.key.as_deref().filter(|k| text(k).is_none()).map(hex),
+                value: text(&record.value),
+                value_hex: text(&record.value).is_none().then(|| hex(&record.value)),
+            };
+            serde_json::to_writer(&mut *out, &json)?;
+        }
+    }
+    out.write_all(b"\n")
+}
+
+/// Two digits a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use broker::units::Timestamp;
+
+    #[test]
+    fn json_tells_no_key_from_an_empty_one_and_keeps_every_byte() {
+        let json = |key: Option<&'static [u8]>, value: &'static [u8]| {
+            let (offset, timestamp) = (Offset::new(7), Timestamp::from_millis(5));
+            let record = Record { offset, timestamp, key: key.map(Into::into), value: value.into() };
+            let mut out = Vec::new();
+            print(&mut out, Format::Json, 1, &record).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let head = r#"{"partition":1,"offset":7,"timestamp_ms":5,"#;
+        assert_eq!(json(None, b"v"), format!("{head}\"value\":\"v\"}}\n"));
+        assert_eq!(json(Some(b""), b""), format!("{head}\"key\":\"\",\"value\":\"\"}}\n"));
+        assert_eq!(
+            json(Some(b"\xff"), b"\x00\xfe"),
+            format!("{head}\"key_hex\":\"ff\",\"value_hex\":\"00fe\"}}\n")
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Standard output, for commands whose output is read by other programs.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use super::Stop;
+
+/// Buffered standard output. That the reader has gone (`broker consume t | head`) is an end, not an error.
+pub struct Output(BufWriter<StdoutLock<'static>>);
+
+impl Output {
+    /// Takes standard output.
+    pub fn new() -> Self {
+        Self(BufWriter::with_capacity(64 << 10, io::stdout().lock()))
+    }
+
+    /// Writes with `write`.
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Stop> {
+        write(&mut self.0).map_err(stop)
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), Stop> {
+        writeln!(self.0, "{line}").map_err(stop)
+    }
+
+    /// Hands everything on.
+    pub fn flush(&mut self) -> Result<(), Stop> {
+        self.0.flush().map_err(stop)
+    }
+}
+
+fn stop(error: io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Stop::OutputClosed,
+        _ => Stop::Because(format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Aligns the columns of a table; the first row is its head.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
+    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        assert_eq!(table(&[row(["topic", "n"]), row(["t", "10"])]), "topic  n\nt      10\n");
+    }
+}

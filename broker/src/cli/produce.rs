@@ -1,0 +1,363 @@
+//! `broker produce`.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
+
+use broker::client::{Connection, Failure, Outcome, Placed, Produced};
+use broker::net::{Connector, TcpConnector};
+use broker::record::NewRecord;
+use broker::units::Offset;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::output::Output;
+use super::resume;
+use super::{Server, Stop, acknowledged, quantity};
+
+/// A request holds lines up to about this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Append records: one value, or the lines of standard input
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+With VALUE, one record is appended, and its partition and offset are printed. Without it, every line of
+standard input is a record (without its line feed, and otherwise byte for byte).
+
+A record with a key goes to the partition that the key chooses, always the same. Records without a key go to
+the partitions in turn.
+
+Where the connection is lost half way, the lines whose fate is unknown are looked up in the log before the rest is
+sent, so that none is missing or there twice; this is exact as long as nobody else appends the same lines at the
+same time. When --retry has run out, the exit code is 1, and the last message says which lines were acknowledged
+and how to go on.
+
+Examples:
+  broker produce orders hello
+  broker produce orders --key user-1 hello
+  broker produce orders < lines.txt
+  broker produce orders --key-separator : < lines.txt    # user-1:hello
+  tail -f app.log | broker produce logs")]
+pub struct Args {
+    /// The topic
+    pub topic: String,
+    /// The record; without it, the lines of standard input
+    value: Option<String>,
+    /// The key of the record, or of all lines; an empty one is a key, too
+    #[arg(long, conflicts_with = "key_separator")]
+    key: Option<String>,
+    /// Each line is a key, this, and a value
+    #[arg(long, value_name = "TEXT", conflicts_with = "value")]
+    key_separator: Option<String>,
+    /// Append to this partition, whatever the key says
+    #[arg(long)]
+    pub partition: Option<u32>,
+    /// Lines in one request at most
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch: u32,
+    /// Requests on their way at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    in_flight: u32,
+    /// Leave out this many lines: to go on after a failure
+    #[arg(long, value_name = "LINES", default_value_t = 0, conflicts_with = "value")]
+    skip: u64,
+    /// How long to try to connect again after the connection was lost
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
+    pub retry: Duration,
+    #[command(flatten)]
+    pub server: Server,
+}
+
+pub async fn run(args: Args) -> Result<(), Stop> {
+    let Some(value) = &args.value else { return Lines::new(&args).await?.run().await };
+    let key = args.key.as_ref().map(|key| Bytes::from(key.clone()));
+    let record = NewRecord { key, value: Bytes::from(value.clone()) };
+    let outcome = args.server.client().produce(&args.topic, args.partition, record).await;
+    let placed = match outcome {
+        Outcome::Unknown(reason) => {
+            return Err(Stop::Because(format!("whether the record was stored is unknown: {reason}")));
+        }
+        outcome => acknowledged("the record was not stored", outcome)?,
+    };
+    let mut output = Output::new();
+    output.line(format_args!("{}/{} offset {}", args.topic, placed.partition, placed.offset))?;
+    output.flush()
+}
+
+/// Lines that were sent and not answered yet.
+pub struct Sent {
+    /// The number of the last of them, counting from 1.
+    pub last_line: u64,
+    pub records: Vec<NewRecord>,
+}
+
+/// The lines of standard input on their way.
+struct Lines<'a> {
+    args: &'a Args,
+    input: mpsc::Receiver<Result<Sent, String>>,
+    connection: Connection<TcpStream>,
+    /// In the order in which they were sent.
+    sent: VecDeque<Sent>,
+    /// All lines up to this one were acknowledged (or left out).
+    done: u64,
+    /// Where each partition ends, by what was acknowledged: what lies behind is new.
+    ends: BTreeMap<u32, Offset>,
+}
+
+impl<'a> Lines<'a> {
+    async fn new(args: &'a Args) -> Result<Self, Stop> {
+        let what = format!("cannot produce to {:?}", args.topic);
+        let partitions = acknowledged(&what, args.server.client().partitions(&args.topic).await)?;
+        if io::stdin().is_terminal() {
+            eprintln!("each line is a record; end with Ctrl-D");
+        }
+        Ok(Self {
+            args,
+            input: read_lines(args),
+            connection: connect(&args.server).await?,
+            sent: VecDeque::new(),
+            done: args.skip,
+            ends: partitions.into_iter().map(|p| (p.number, p.log_end)).collect(),
+        })
+    }
+
+    async fn run(mut self) -> Result<(), Stop> {
+        let mut ended = false;
+        while !(ended && self.sent.is_empty()) {
+            let room = !ended && self.sent.len() < self.args.in_flight as usize;
+            tokio::select! {
+                biased;
+                lines = self.input.recv(), if room => match lines {
+                    Some(Ok(lines)) => self.send(lines),
+                    Some(Err(why)) => return self.give_up(&why).await,
+                    None => ended = true,
+                },
+                answer = timeout(self.args.server.timeout, self.connection.receive_produced()), if !self.sent.is_empty() => {
+                    let lost = match answer {
+                        Ok(Ok(answer)) => {
+                            self.answered(answer).await?;
+                            continue;
+                        }
+                        Ok(Err(e)) => e.to_string(),
+                        Err(_) => format!("no answer within {:?}", self.args.server.timeout),
+                    };
+                    self.resume(&lost).await?;
+                }
+            }
+        }
+        eprintln!("{} lines acknowledged", self.done - self.args.skip);
+        Ok(())
+    }
+
+    fn send(&mut self, lines: Sent) {
+        let records = lines.records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
+        self.connection.send_produce(&self.args.topic, self.args.partition, records);
+        self.sent.push_back(lines);
+    }
+
+    /// Takes the answer to the oldest lines.
+    async fn answered(&mut self, answer: Produced) -> Result<(), Stop> {
+        let Some(lines) = self.sent.pop_front() else {
+            return Err(Stop::Because("the server sent an answer to nothing".into()));
+        };
+        let outcomes = answer.outcomes(lines.records.len());
+        let mut failed = None;
+        for outcome in outcomes {
+            match outcome.into_result() {
+                Ok(Placed { partition, offset }) => {
+                    let end = self.ends.entry(partition).or_default();
+                    *end = (*end).max(offset.next());
+                }
+                Err(failure) => failed = failed.or(Some(failure)),
+            }
+        }
+        let Some(failure) = failed else {
+            self.done = lines.last_line;
+            return Ok(());
+        };
+        let range = format!("lines {} to {}", self.done + 1, lines.last_line);
+        let why = match failure {
+            Failure::Refused(refusal) => format!("{range} were refused, all or some: {refusal}"),
+            Failure::Unknown(reason) => format!("{range}: {reason}"),
+        };
+        self.give_up(&why).await
+    }
+
+    /// The connection was lost: looks up what was stored, and sends the rest again.
+    async fn resume(&mut self, lost: &str) -> Result<(), Stop> {
+        let unknown: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
+        eprintln!(
+            "the connection was lost ({lost}) with {} lines acknowledged and {unknown} on their way; \
+             trying for {:?} to go on",
+            self.done - self.args.skip,
+            self.args.retry
+        );
+        let resumed =
+            timeout(self.args.retry, resume::look_up(self.args, &mut self.sent, &mut self.ends)).await;
+        let (connection, found) = match resumed {
+            Ok(Ok(resumed)) => resumed,
+            Ok(Err(Stop::Because(why))) => return self.give_up(&why).await,
+            Ok(Err(stop)) => return Err(stop),
+            Err(_) => return self.give_up("the server did not come back in time").await,
+        };
+        eprintln!("connected again: {found} of those {unknown} lines are in the log");
+        self.connection = connection;
+        while self.sent.front().is_some_and(|lines| lines.records.is_empty()) {
+            self.done = self.sent.pop_front().map_or(self.done, |lines| lines.last_line);
+        }
+        self.sent.retain(|lines| !lines.records.is_empty());
+        for lines in std::mem::take(&mut self.sent) {
+            self.send(lines);
+        }
+        Ok(())
+    }
+
+    /// Says what is known of each line.
+    async fn give_up(&mut self, why: &str) -> Result<(), Stop> {
+        let after: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
+        let behind = match after {
+            0 => String::new(),
+            n => format!(
+                "\n  {n} later lines had been sent as well, and what became of them was not waited for"
+            ),
+        };
+        let done = self.done;
+        Err(Stop::Because(format!(
+            "{why}\n  {} lines acknowledged, the last of them line {done}{behind}\n  \
+             to go on behind line {done}: --skip {done}, with the same input",
+            done - self.args.skip
+        )))
+    }
+}
+
+/// Connects for a pipeline.
+pub async fn connect(server: &Server) -> Result<Connection<TcpStream>, Stop> {
+    let options = server.options();
+    let stream = match timeout(options.connect_timeout, TcpConnector.connect(&server.addr)).await {
+        Ok(stream) => stream.map_err(|e| format!("cannot connect to {}: {e}", server.addr))?,
+        Err(_) => return Err(Stop::Because(format!("cannot connect to {}: no answer", server.addr))),
+    };
+    Ok(Connection::new(stream, options.frame_bytes))
+}
+
+/// Reads lines on a thread of its own, since standard input can only be waited for by blocking.
+fn read_lines(args: &Args) -> mpsc::Receiver<Result<Sent, String>> {
+    let (sender, receiver) = mpsc::channel(2);
+    let key = args.key.as_ref().map(|key| Bytes::from(key.clone()));
+    let separator = args.key_separator.clone();
+    let (batch, skip) = (args.batch as usize, args.skip);
+    std::thread::spawn(move || {
+        let mut input = io::BufReader::with_capacity(256 << 10, io::stdin().lock());
+        let mut reader = Reader { key, separator, line: 0, batch, skip };
+        // Ends when the input does, or when nobody wants it any more.
+        while let Some(read) = reader.next(&mut input).transpose() {
+            let failed = read.is_err();
+            if sender.blocking_send(read).is_err() || failed {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// Makes records of lines.
+struct Reader {
+    key: Option<Bytes>,
+    separator: Option<String>,
+    /// The number of the last line read, counting from 1.
+    line: u64,
+    batch: usize,
+    skip: u64,
+}
+
+impl Reader {
+    /// The next lines: as many as are there, up to a full batch. A person who types does not wait for a thousand lines.
+    fn next(&mut self, input: &mut io::BufReader<impl io::Read>) -> Result<Option<Sent>, String> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        while records.len() < self.batch && bytes < BATCH_BYTES {
+            if !records.is_empty() && !input.buffer().contains(&b'\n') {
+                break;
+            }
+            let mut line = Vec::new();
+            let n = input.read_until(b'\n', &mut line).map_err(|e| format!("cannot read the input: {e}"))?;
+            if n == 0 {
+                break;
+            }
+            self.line += 1;
+            if self.line <= self.skip {
+                continue;
+            }
+            line.pop_if(|last| *last == b'\n');
+            bytes += line.len();
+            records.push(self.record(line)?);
+        }
+        Ok((!records.is_empty()).then_some(Sent { last_line: self.line, records }))
+    }
+
+    fn record(&self, line: Vec<u8>) -> Result<NewRecord, String> {
+        let line = Bytes::from(line);
+        let Some(separator) = &self.separator else {
+            return Ok(NewRecord { key: self.key.clone(), value: line });
+        };
+        let at = line.windows(separator.len().max(1)).position(|w| w == separator.as_bytes());
+        let at =
+            at.ok_or_else(|| format!("line {} has no {separator:?} between key and value", self.line))?;
+        Ok(NewRecord { key: Some(line.slice(..at)), value: line.slice(at + separator.len()..) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(
+        text: &str,
+        separator: Option<&str>,
+        batch: usize,
+        skip: u64,
+    ) -> Result<Vec<(u64, Vec<NewRecord>)>, String> {
+        let mut reader = Reader { key: None, separator: separator.map(str::to_owned), line: 0, batch, skip };
+        let mut input = io::BufReader::new(text.as_bytes());
+        let mut all = Vec::new();
+        while let Some(sent) = reader.next(&mut input)? {
+            all.push((sent.last_line, sent.records));
+        }
+        Ok(all)
+    }
+
+    fn value(value: &'static str) -> NewRecord {
+        NewRecord { key: None, value: value.into() }
+    }
+
+    #[test]
+    fn each_line_is_a_record_byte_for_byte() {
+        let all = read("a\r\n\n b", None, 2, 0).unwrap();
+        assert_eq!(all, [(2, vec![value("a\r"), value("")]), (3, vec![value(" b")])]);
+        assert_eq!(read("", None, 2, 0).unwrap(), []);
+    }
+
+    #[test]
+    fn skipped_lines_are_counted() {
+        assert_eq!(
+            read("a\nb\nc\nd\n", None, 2, 1).unwrap(),
+            [(3, vec![value("b"), value("c")]), (4, vec![value("d")])]
+        );
+        assert_eq!(read("a\n", None, 2, 5).unwrap(), []);
+    }
+
+    #[test]
+    fn a_separator_splits_once() {
+        let record =
+            |key: &'static str, value: &'static str| NewRecord { key: Some(key.into()), value: value.into() };
+        let all = read("k::v::w\n::\n", Some("::"), 9, 0).unwrap();
+        assert_eq!(all, [(2, vec![record("k", "v::w"), record("", "")])]);
+        assert_eq!(
+            read("a::b\nno\n", Some("::"), 1, 0).unwrap_err(),
+            "line 2 has no \"::\" between key and value"
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! `broker topic`.
+
+use std::time::Duration;
+
+use broker::settings::TopicSettings;
+use clap::Subcommand;
+
+use super::output::{Output, table};
+use super::{Server, Stop, acknowledged, quantity};
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a topic
+    #[command(after_help = "\
+Examples:
+  broker topic create orders --partitions 3
+  broker topic create logs --retention-bytes 10GiB --retention-age 7d")]
+    Create {
+        /// 1 to 249 characters of A-Z a-z 0-9 . _ -
+        name: String,
+        /// How many partitions; records with one key stay in one partition, so this number is for good
+        #[arg(long, default_value_t = 1)]
+        partitions: u32,
+        /// What a partition keeps before its oldest segments go; without it, the server's own setting
+        #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+        retention_bytes: Option<u64>,
+        /// How long records are kept; without it, the server's own setting
+        #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+        retention_age: Option<Duration>,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// List all topics
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show a topic's settings and partitions
+    Show {
+        /// The topic
+        name: String,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Delete a topic and all it holds
+    Delete {
+        /// The topic
+        name: String,
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+pub async fn run(command: Command) -> Result<(), Stop> {
+    let mut output = Output::new();
+    match command {
+        Command::Create { name, partitions, retention_bytes, retention_age, server } => {
+            let settings = TopicSettings { partitions, retention_bytes, retention_age };
+            let created = server.client().create_topic(&name, &settings).await;
+            acknowledged(&format!("cannot create topic {name:?}"), created)?;
+            output.line(format_args!("created {name} with {}", plural(partitions)))?;
+        }
+        Command::List { server } => {
+            for topic in acknowledged("cannot list topics", server.client().topics().await)? {
+                output.line(format_args!("{}  {}", topic.name, plural(topic.settings.partitions)))?;
+            }
+        }
+        Command::Show { name, server } => show(&name, &server, &mut output).await?,
+        Command::Delete { name, server } => {
+            let deleted = server.client().delete_topic(&name).await;
+            acknowledged(&format!("cannot delete topic {name:?}"), deleted)?;
+            output.line(format_args!("deleted {name}"))?;
+        }
+    }
+    output.flush()
+}
+
+async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), Stop> {
+    let client = server.client();
+    let topics = acknowledged("cannot list topics", client.topics().await)?;
+    let partitions = acknowledged(&format!("cannot show topic {name:?}"), client.partitions(name).await)?;
+    if let Some(topic) = topics.into_iter().find(|topic| topic.name == name) {
+        let TopicSettings { retention_bytes, retention_age, .. } = topic.settings;
+        let bytes = retention_bytes.map(|b| format!(", keeps {} a partition", quantity::show_bytes(b)));
+        let age = retention_age.map(|age| format!(", keeps records for {age:?}"));
+        let (bytes, age) = (bytes.unwrap_or_default(), age.unwrap_or_default());
+        output.line(format_args!("{name}: {}{bytes}{age}", plural(topic.settings.partitions)))?;
+    }
+    let mut rows =
+        vec![["partition", "first", "next", "records", "bytes", "state"].map(str::to_owned).to_vec()];
+    for p in partitions {
+        let state = p.fenced.map_or_else(|| "ok".into(), |reason| format!("takes no writes: {reason}"));
+        rows.push(vec![
+            p.number.to_string(),
+            p.log_start.to_string(),
+            p.log_end.to_string(),
+            p.log_end.since(p.log_start).to_string(),
+            quantity::show_bytes(p.bytes),
+            state,
+        ]);
+    }
+    output.write(|out| out.write_all(table(&rows).as_bytes()))
+}
+
+fn plural(partitions: u32) -> String {
+    match partitions {
+        1 => "1 partition".into(),
+        n => format!("{n} partitions"),
+    }
+}

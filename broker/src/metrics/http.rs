@@ -1,0 +1,92 @@
+//! Metrics and health over HTTP/1.1: two pages, one request a connection, everything bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+use super::Metrics;
+use crate::broker::Broker;
+use crate::disk::Disk;
+use crate::net::Listener;
+
+/// Requests at the same time; more wait in the system's queue.
+const REQUESTS: usize = 16;
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 8 << 10;
+/// From the first byte to the last of the answer.
+const TIME: Duration = Duration::from_secs(5);
+
+/// Serves `/metrics` and `/health` until it is dropped.
+pub async fn serve<L: Listener, D: Disk>(mut listener: L, broker: Broker<D>, metrics: Arc<Metrics>) {
+    let slots = Arc::new(Semaphore::new(REQUESTS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(e) => {
+                tracing::debug!("a request for metrics could not be accepted: {e}");
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (broker, metrics) = (broker.clone(), metrics.clone());
+        tokio::spawn(async move {
+            // A client that does not listen gets nothing, and that is all.
+            let _ = timeout(TIME, answer(stream, &broker, &metrics)).await;
+            drop(slot);
+        });
+    }
+}
+
+async fn answer<S, D>(mut stream: S, broker: &Broker<D>, metrics: &Metrics) -> std::io::Result<()>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    D: Disk,
+{
+    let mut head = Vec::new();
+    let mut limited = (&mut stream).take(HEAD_BYTES as u64);
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if limited.read_buf(&mut head).await? == 0 {
+            break;
+        }
+    }
+    let (status, kind, body) = page(&head, broker, metrics);
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'static str, &'static str, String) {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let line = head.split(|&b| b == b'\r').next().unwrap_or_default();
+    match line.strip_prefix(b"GET ").and_then(|rest| rest.split(|&b| b == b' ' || b == b'?').next()) {
+        Some(b"/metrics") => ("200 OK", METRICS, metrics.text()),
+        Some(b"/health") => health(broker),
+        Some(_) => ("404 Not Found", TEXT, "there are /metrics and /health\n".into()),
+        None => ("400 Bad Request", TEXT, "only GET is understood\n".into()),
+    }
+}
+
+/// Healthy is a broker all of whose partitions take writes.
+fn health<D: Disk>(broker: &Broker<D>) -> (&'static str, &'static str, String) {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let mut fenced = String::new();
+    for topic in broker.topics() {
+        for partition in (0..topic.partition_count()).filter_map(|number| topic.partition(number).ok()) {
+            if let Some(reason) = partition.fenced() {
+                fenced.push_str(&format!("{} takes no writes: {reason}\n", partition.name()));
+            }
+        }
+    }
+    match fenced.is_empty() {
+        true => ("200 OK", TEXT, "ok\n".into()),
+        false => ("503 Service Unavailable", TEXT, fenced),
+    }
+}
