@@ -1,0 +1,216 @@
+//! The disk itself: what survives every process and every power loss.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::event::{Death, Event, Site};
+use crate::fault::{Fault, FaultError, FaultId};
+use crate::history::{History, Recording};
+use crate::image::Image;
+use crate::machine::{Call, Life, Machine};
+use crate::process::{Process, hold};
+use crate::state::{Change, State};
+
+/// A simulated disk, and the machine around it. Clones are the same disk.
+#[derive(Clone)]
+pub struct Disk {
+    pub(crate) machine: Arc<Mutex<Machine>>,
+}
+
+impl Disk {
+    /// An empty disk: a root directory, and nothing in it.
+    pub fn new(config: Config) -> Disk {
+        Disk::with_state(config, State::new(config.profile, config.lies()))
+    }
+
+    pub(crate) fn with_state(config: Config, state: State) -> Disk {
+        Disk { machine: Arc::new(Mutex::new(Machine::new(config, state))) }
+    }
+
+    /// What the disk is like now.
+    pub fn config(&self) -> Config {
+        hold(&self.machine).config
+    }
+
+    /// A new run of a program. Earlier ones that are alive go on; a restart is a crash, then this.
+    pub fn process(&self) -> Process {
+        let mut machine = hold(&self.machine);
+        let id = machine.next_process;
+        machine.next_process += 1;
+        let life = Arc::new(Life { id, dead: AtomicBool::new(false), death: OnceLock::new() });
+        machine.processes.insert(id, life.clone());
+        Process { machine: self.machine.clone(), life }
+    }
+
+    /// Every process dies, as by `kill -9`: what they wrote stays in the cache, their locks and descriptors are gone.
+    pub fn crash_process(&self) {
+        hold(&self.machine).end_all(&Death { power_loss: false, inside: None });
+    }
+
+    /// One process dies.
+    pub fn kill(&self, process: &Process) {
+        hold(&self.machine).end_process(process.id(), Death { power_loss: false, inside: None });
+    }
+
+    /// The lights go out: every process dies, the cache is gone, and what is on the medium is one of the images that
+    /// the profile allows, drawn from the seed.
+    pub fn power_loss(&self) {
+        hold(&self.machine).power_loss(Death { power_loss: true, inside: None }, None);
+    }
+
+    /// The lights go out, and this is what is left.
+    pub fn power_loss_leaving(&self, image: &Image) {
+        let mut machine = hold(&self.machine);
+        let mut state = image.state().clone();
+        state.set_rules(machine.config.profile, machine.config.lies());
+        machine.power_loss_leaving(state);
+    }
+
+    /// The disk as it is, as a value: what is pending is still pending on it.
+    pub fn snapshot(&self) -> Image {
+        Image::new(hold(&self.machine).state.clone())
+    }
+
+    /// How often power came back, from 1; [`Process::boot_id`] as a number.
+    pub fn boots(&self) -> u64 {
+        hold(&self.machine).boots
+    }
+
+    /// Sets the capacity anew: see [`Config::capacity`]. A disk that [`crate::Kind::Full`] filled has room again.
+    pub fn set_capacity(&self, capacity: Option<u64>) {
+        let mut machine = hold(&self.machine);
+        machine.config.capacity = capacity;
+        machine.brim = None;
+    }
+
+    /// The bytes of the blocks that are in use, as processes see it.
+    pub fn used(&self) -> u64 {
+        hold(&self.machine).state.used_blocks * crate::PAGE
+    }
+
+    /// Makes the file system read-only, or writable again. A power loss makes it writable.
+    pub fn set_read_only(&self, read_only: bool) {
+        hold(&self.machine).read_only = read_only;
+    }
+
+    /// Clean pages leave the cache: the next read finds what the medium has, after lost, torn and misdirected writes and
+    /// after failed syncs.
+    pub fn drop_caches(&self) {
+        let mut machine = hold(&self.machine);
+        machine.change(&Call::new(crate::Op::Read, "/"), Change::DropCaches);
+    }
+
+    /// Aims a fault.
+    pub fn aim(&self, fault: Fault) -> Result<FaultId, FaultError> {
+        hold(&self.machine).faults.aim(fault)
+    }
+
+    /// Takes a fault back.
+    pub fn disarm(&self, id: FaultId) {
+        hold(&self.machine).faults.disarm(id);
+    }
+
+    /// Takes every fault back: from here on the disk is a good one.
+    pub fn disarm_all(&self) {
+        hold(&self.machine).faults.disarm_all();
+    }
+
+    /// A fault that was aimed, and how often it has struck; none where it was taken back.
+    pub fn fault(&self, id: FaultId) -> Option<(Fault, u64)> {
+        hold(&self.machine).faults.get(id).map(|(fault, fired)| (fault.clone(), fired))
+    }
+
+    /// The aimed faults that have never struck. A test with one of these has not tested what it says.
+    pub fn unfired(&self) -> Vec<(FaultId, Fault)> {
+        hold(&self.machine).faults.unfired()
+    }
+
+    /// Tags what happens from here on, so that a fault can be aimed at it: `recovery`, `roll`. Empty is no tag.
+    pub fn set_phase(&self, phase: &str) {
+        hold(&self.machine).phase = phase.into();
+    }
+
+    /// Tells the disk the simulated time, for faults that are aimed at one.
+    pub fn set_time(&self, now: Duration) {
+        hold(&self.machine).now = now;
+    }
+
+    /// How long the device has made its callers wait since this was last asked: see [`Process::take_delay`].
+    pub fn take_delay(&self) -> Duration {
+        std::mem::take(&mut hold(&self.machine).delay)
+    }
+
+    /// How many operations the disk was asked for, failed ones too.
+    pub fn operations(&self) -> u64 {
+        hold(&self.machine).operations
+    }
+
+    /// Calls `observer` after each operation, before its caller gets the answer. It must not call the disk: the disk is
+    /// locked.
+    pub fn observe(&self, observer: impl FnMut(&Event<'_>) + Send + 'static) {
+        hold(&self.machine).observer = Some(Box::new(observer));
+    }
+
+    /// Calls the observer no more.
+    pub fn stop_observing(&self) {
+        hold(&self.machine).observer = None;
+    }
+
+    /// Switches off every sync that is asked for at this place of the program: it says yes and does nothing. `file` is
+    /// the end of the source file's path.
+    pub fn disable_barrier(&self, file: &str, line: u32) {
+        hold(&self.machine).barriers_off.insert((file.to_owned(), line));
+    }
+
+    /// Every place of the program that has asked for a sync, and how often.
+    pub fn barriers(&self) -> Vec<(Site, u64)> {
+        hold(&self.machine).sites.iter().map(|(site, count)| (*site, *count)).collect()
+    }
+
+    /// Begins to record a history, from the present state on; what was recorded before is forgotten.
+    pub fn record(&self) {
+        let mut machine = hold(&self.machine);
+        machine.recording = Some(Recording::new(machine.state.clone()));
+    }
+
+    /// How many steps were recorded so far: where an acknowledgement belongs in the history.
+    pub fn recorded(&self) -> usize {
+        hold(&self.machine).recording.as_ref().map_or(0, Recording::len)
+    }
+
+    /// Ends the recording; none where there was none.
+    pub fn take_history(&self) -> Option<History> {
+        hold(&self.machine).recording.take().map(Recording::finish)
+    }
+
+    /// What processes see, by path: files with their lengths; directories end in a slash.
+    pub fn list_all(&self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        let machine = hold(&self.machine);
+        crate::image::list_tree(&machine.state, crate::node::ROOT, "/", &mut |path, file| {
+            all.push((path, file.map_or(0, |file| file.len())));
+        });
+        all
+    }
+
+    /// What processes read of a file; none where there is none.
+    pub fn seen(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        let machine = hold(&self.machine);
+        let ino = machine.state.lookup(&crate::path::Parsed::new(path.as_ref()).ok()?).ok()?;
+        machine.state.file(ino).map(|file| file.seen.to_vec())
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = hold(&self.machine);
+        f.debug_struct("Disk")
+            .field("config", &machine.config)
+            .field("boots", &machine.boots)
+            .finish_non_exhaustive()
+    }
+}

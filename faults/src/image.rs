@@ -1,0 +1,135 @@
+//! What a power loss leaves: the set of legal images of one state, and each image as a value.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::config::Config;
+use crate::disk::Disk;
+use crate::hash::Hasher;
+use crate::legal;
+use crate::node::{Ino, Node, ROOT};
+use crate::profile::Profile;
+use crate::state::State;
+
+/// The images that a power loss could leave of a disk in one state.
+pub struct Images {
+    state: State,
+}
+
+impl Images {
+    pub(crate) fn new(state: State) -> Images {
+        Images { state }
+    }
+
+    pub(crate) fn into_state(self) -> State {
+        self.state
+    }
+
+    /// The same state under another profile: what was synced on the way here stays as durable as it was.
+    pub fn under(&self, profile: Profile) -> Images {
+        let mut state = self.state.clone();
+        state.set_rules(profile, profile.default_lies());
+        Images { state }
+    }
+
+    /// One of them, drawn from a seed: the same seed draws the same image.
+    pub fn draw(&self, seed: u64) -> Image {
+        Image { state: legal::draw(&self.state, &mut ChaCha8Rng::seed_from_u64(seed)) }
+    }
+
+    /// What a crash of the process alone leaves: the cache survives. Not a power loss's image; nothing is pending on
+    /// it afterwards that was not before.
+    pub fn process_crash(&self) -> Image {
+        Image { state: self.state.clone() }
+    }
+}
+
+/// A disk as a power loss has left it. Clones, and images of the same history, share what they have in common.
+#[derive(Clone)]
+pub struct Image {
+    state: State,
+}
+
+impl Image {
+    pub(crate) fn new(state: State) -> Image {
+        Image { state }
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// A disk with this on it, to start a program on.
+    pub fn to_disk(&self, config: Config) -> Disk {
+        let mut state = self.state.clone();
+        state.set_rules(config.profile, config.lies());
+        Disk::with_state(config, state)
+    }
+
+    /// Equal for images with the same files, names and bytes; the same on every machine.
+    pub fn hash(&self) -> u128 {
+        let mut hasher = Hasher::default();
+        hash_tree(&self.state, ROOT, &mut hasher);
+        hasher.finish()
+    }
+
+    /// Every file with its bytes, by path; directories end in a slash and have none.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        list_tree(&self.state, ROOT, "/", &mut |path, node| {
+            files.push((path, node.map_or(Vec::new(), |file| file.to_vec())));
+        });
+        files
+    }
+}
+
+fn hash_tree(state: &State, dir: Ino, hasher: &mut Hasher) {
+    let Some(dir) = state.dir(dir) else { return };
+    for (name, ino) in &dir.seen {
+        hasher.bytes(name.as_bytes());
+        match state.nodes.get(ino).map(|node| &**node) {
+            Some(Node::File(file)) => {
+                hasher.number(1);
+                hasher.wide(file.seen.hash());
+                file.bad_sectors.iter().for_each(|sector| hasher.number(*sector));
+            }
+            Some(Node::Dir(_)) => {
+                hasher.number(2);
+                hash_tree(state, *ino, hasher);
+            }
+            None => hasher.number(0),
+        }
+    }
+    hasher.number(3);
+}
+
+/// Visits everything under a directory as processes see it, by path: each file with its content.
+pub(crate) fn list_tree(
+    state: &State,
+    dir: Ino,
+    path: &str,
+    visit: &mut impl FnMut(String, Option<&crate::content::Content>),
+) {
+    let Some(dir) = state.dir(dir) else { return };
+    for (name, ino) in &dir.seen {
+        match state.nodes.get(ino).map(|node| &**node) {
+            Some(Node::File(file)) => visit(format!("{path}{name}"), Some(&file.seen)),
+            Some(Node::Dir(_)) => {
+                let below = format!("{path}{name}/");
+                visit(below.clone(), None);
+                list_tree(state, *ino, &below, visit);
+            }
+            None => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut map = f.debug_map();
+        for (path, bytes) in self.files() {
+            map.entry(&path, &format_args!("{} bytes", bytes.len()));
+        }
+        map.finish()
+    }
+}

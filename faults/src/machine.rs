@@ -1,0 +1,406 @@
+//! The machine that the disk is in: processes, their descriptors and locks, and the one path every operation takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fnv::FnvHashMap;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::config::Config;
+use crate::content::PAGE;
+use crate::errno::Errno;
+use crate::event::{Death, Event, Op, Progress, Site, Struck};
+use crate::fault::{Cut, FaultId, Faults, Kind, Target};
+use crate::history::Recording;
+use crate::node::Ino;
+use crate::state::{Change, State};
+
+/// What a process and its handles share.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) id: u64,
+    pub(crate) dead: AtomicBool,
+    pub(crate) death: OnceLock<Death>,
+}
+
+/// An open file description.
+pub(crate) struct Descriptor {
+    pub(crate) ino: Ino,
+    pub(crate) writable: bool,
+    pub(crate) owner: u64,
+    /// The file's present name, or its last one.
+    pub(crate) path: Arc<str>,
+    /// How many of the file's writeback errors its owner has been told of.
+    pub(crate) errors_seen: u64,
+    /// What the next sync is told.
+    pub(crate) error: Errno,
+}
+
+pub(crate) type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+
+pub(crate) struct Machine {
+    pub(crate) config: Config,
+    pub(crate) state: State,
+    pub(crate) descriptors: FnvHashMap<u64, Descriptor>,
+    pub(crate) next_descriptor: u64,
+    /// Which lock (by descriptor number) holds a directory.
+    pub(crate) locks: BTreeMap<Ino, u64>,
+    pub(crate) processes: BTreeMap<u64, Arc<Life>>,
+    pub(crate) next_process: u64,
+    pub(crate) boots: u64,
+    pub(crate) faults: Faults,
+    pub(crate) phase: Arc<str>,
+    pub(crate) now: Duration,
+    pub(crate) delay: Duration,
+    pub(crate) read_only: bool,
+    /// No file grows while the files together have this many bytes: a disk that a fault filled.
+    pub(crate) brim: Option<u64>,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) recording: Option<Recording>,
+    pub(crate) sites: BTreeMap<Site, u64>,
+    pub(crate) barriers_off: BTreeSet<(String, u32)>,
+    pub(crate) operations: u64,
+    pub(crate) losses: ChaCha8Rng,
+}
+
+/// An operation, before it happens.
+pub(crate) struct Call<'a> {
+    pub(crate) op: Op,
+    pub(crate) path: &'a str,
+    pub(crate) to: Option<&'a str>,
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+    /// The file, where there is one already.
+    pub(crate) ino: Option<Ino>,
+    pub(crate) site: Option<Site>,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(op: Op, path: &'a str) -> Call<'a> {
+        Call { op, path, to: None, position: 0, len: 0, ino: None, site: None }
+    }
+}
+
+/// What an effect has done: its value, and the number that an event shows.
+pub(crate) type Done<T> = Result<(T, u64), Errno>;
+
+/// The stream of random numbers that power losses draw from.
+const LOSS_STREAM: u64 = 1;
+
+impl Machine {
+    pub(crate) fn new(config: Config, state: State) -> Machine {
+        let mut losses = ChaCha8Rng::seed_from_u64(config.seed);
+        losses.set_stream(LOSS_STREAM);
+        Machine {
+            faults: Faults::new(config.seed),
+            config,
+            state,
+            descriptors: FnvHashMap::default(),
+            next_descriptor: 1,
+            locks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            next_process: 1,
+            boots: 1,
+            phase: "".into(),
+            now: Duration::ZERO,
+            delay: Duration::ZERO,
+            read_only: false,
+            brim: None,
+            observer: None,
+            recording: None,
+            sites: BTreeMap::new(),
+            barriers_off: BTreeSet::new(),
+            operations: 0,
+            losses,
+        }
+    }
+
+    /// One operation: what strikes it, what it does, who hears of it.
+    pub(crate) fn run<T>(
+        &mut self,
+        life: &Life,
+        call: &Call<'_>,
+        effect: impl FnOnce(&mut Machine, Option<&Kind>) -> Done<T>,
+    ) -> io::Result<T> {
+        if life.dead.load(Ordering::Acquire) {
+            return Err(dead(life));
+        }
+        self.operations += 1;
+        if self.faults.is_empty() {
+            let done = self.permitted(call).and_then(|()| effect(self, None));
+            self.observe(life, call, count(&done), None, None, Duration::ZERO);
+            return done.map(|(value, _)| value).map_err(io::Error::from);
+        }
+        self.run_under_fire(life, call, effect)
+    }
+
+    fn run_under_fire<T>(
+        &mut self,
+        life: &Life,
+        call: &Call<'_>,
+        effect: impl FnOnce(&mut Machine, Option<&Kind>) -> Done<T>,
+    ) -> io::Result<T> {
+        let strikes = self.strike(call);
+        let stalled = match strikes.stall {
+            Some((_, Kind::Stall { delay })) => delay,
+            _ => Duration::ZERO,
+        };
+        self.delay += stalled;
+        let fault = strikes.main.as_ref().map(|(id, _)| *id).or(strikes.stall.as_ref().map(|(id, _)| *id));
+        let kind = strikes.main.map(|(_, kind)| kind);
+        if kind == Some(Kind::ReadOnly) {
+            self.read_only = true;
+        }
+        let done = match &kind {
+            Some(Kind::Error { errno, effect: false }) => Err(*errno),
+            Some(Kind::Crash { at } | Kind::PowerLoss { at }) if !reaches_effect(*at, call.op) => {
+                return Err(self.die(life, call, fault, &kind, 0, stalled));
+            }
+            _ => self.permitted(call).and_then(|()| effect(self, kind.as_ref())),
+        };
+        let done = match &kind {
+            Some(Kind::Crash { .. } | Kind::PowerLoss { .. }) => {
+                return Err(self.die(life, call, fault, &kind, count(&done).unwrap_or(0), stalled));
+            }
+            Some(Kind::Error { errno, effect: true }) => done.and(Err(*errno)),
+            _ => done,
+        };
+        self.observe(life, call, count(&done), fault, None, stalled);
+        done.map(|(value, _)| value).map_err(io::Error::from)
+    }
+
+    fn permitted(&self, call: &Call<'_>) -> Result<(), Errno> {
+        if self.read_only && call.op.changes() { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    fn strike(&mut self, call: &Call<'_>) -> crate::fault::Strikes {
+        let file = call.ino.and_then(|ino| self.state.file(ino));
+        let len = match (call.op, file) {
+            (Op::Read, Some(file)) => call.len.min(file.seen.len().saturating_sub(call.position)),
+            _ => call.len,
+        };
+        let state = &self.state;
+        let bites = |kind: &Kind| match kind {
+            Kind::Short { bytes } => *bytes < len,
+            Kind::Torn { kept } => *kept < len,
+            Kind::Lost | Kind::WritebackFailure { .. } => len > 0,
+            Kind::BitRot { byte, xor } => *byte < len && *xor != 0,
+            Kind::BadSector { byte } => *byte < len,
+            Kind::Misdirected { path: Some(path), .. } => len > 0 && find_file(state, path).is_some(),
+            Kind::Misdirected { path: None, position } => len > 0 && *position != call.position,
+            _ => true,
+        };
+        let target = Target {
+            op: call.op,
+            path: call.path,
+            position: call.position,
+            len,
+            phase: &self.phase,
+            now: self.now,
+        };
+        self.faults.strike(&target, bites)
+    }
+
+    fn observe(
+        &mut self,
+        life: &Life,
+        call: &Call<'_>,
+        result: Result<u64, Errno>,
+        fault: Option<FaultId>,
+        death: Option<&Death>,
+        stalled: Duration,
+    ) {
+        let Some(observer) = &mut self.observer else { return };
+        observer(&Event {
+            process: life.id,
+            op: call.op,
+            path: call.path,
+            to: call.to,
+            position: call.position,
+            len: call.len,
+            result,
+            fault,
+            death,
+            site: call.site,
+            barrier_off: call.site.is_some_and(|site| is_off(&self.barriers_off, site)),
+            phase: &self.phase,
+            stalled,
+        });
+    }
+
+    /// The fault kills the process, or the machine, in the middle of this operation.
+    fn die(
+        &mut self,
+        life: &Life,
+        call: &Call<'_>,
+        fault: Option<FaultId>,
+        kind: &Option<Kind>,
+        done: u64,
+        stalled: Duration,
+    ) -> io::Error {
+        let (power_loss, at) = match kind {
+            Some(Kind::PowerLoss { at }) => (true, *at),
+            Some(Kind::Crash { at }) => (false, *at),
+            _ => (false, Cut::Before),
+        };
+        let progress = match at {
+            Cut::After => Progress::After,
+            Cut::Bytes(_) if call.op == Op::Write => Progress::Bytes(done, call.len),
+            Cut::Bytes(_) | Cut::Before => Progress::Before,
+        };
+        let struck = fault.map(|fault| Struck { fault, op: call.op, path: call.path.to_owned(), progress });
+        let death = Death { power_loss, inside: struck };
+        self.observe(life, call, Ok(done), fault, Some(&death), stalled);
+        if power_loss {
+            let torn = match (progress, call.ino) {
+                (Progress::Bytes(done, _), Some(ino)) if done > 0 => Some((ino, call.position, done)),
+                _ => None,
+            };
+            self.power_loss(death, torn);
+        } else {
+            self.end_process(life.id, death);
+        }
+        dead(life)
+    }
+
+    /// A process ends: its descriptors are closed and its locks are free.
+    pub(crate) fn end_process(&mut self, id: u64, death: Death) {
+        let Some(life) = self.processes.remove(&id) else { return };
+        // The reason first: who sees the process dead can read why.
+        let _ = life.death.set(death);
+        life.dead.store(true, Ordering::Release);
+        let mut theirs: Vec<u64> =
+            self.descriptors.iter().filter(|(_, d)| d.owner == id).map(|(number, _)| *number).collect();
+        theirs.sort_unstable();
+        theirs.into_iter().for_each(|number| self.close(number));
+    }
+
+    pub(crate) fn end_all(&mut self, death: &Death) {
+        let all: Vec<u64> = self.processes.keys().copied().collect();
+        all.into_iter().for_each(|id| self.end_process(id, death.clone()));
+    }
+
+    /// The lights go out: what is on the medium now is one of the images that the profile allows. `torn` names the bytes
+    /// of a write that are certain to be there: inode, position, count.
+    pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>) {
+        let torn = torn.and_then(|(ino, position, count)| {
+            let data = self.state.file(ino)?.seen.slice(position, count);
+            if self.state.profile.data_before_length()
+                && let Some(file) = self.state.file_mut(ino)
+            {
+                file.settle(u64::MAX);
+            }
+            Some((ino, position, data))
+        });
+        self.end_all(&death);
+        self.state = crate::legal::draw(&self.state, &mut self.losses);
+        if let Some((ino, position, data)) = torn
+            && let Some(file) = self.state.file_mut(ino)
+        {
+            file.durable.write(position, &data);
+            file.seen = file.durable.clone();
+        }
+        self.booted();
+    }
+
+    /// Power is lost, and this is what is left.
+    pub(crate) fn power_loss_leaving(&mut self, state: State) {
+        self.end_all(&Death { power_loss: true, inside: None });
+        self.state = state;
+        self.booted();
+    }
+
+    fn booted(&mut self) {
+        self.boots += 1;
+        self.read_only = false;
+        self.phase = "".into();
+        if let Some(recording) = &mut self.recording {
+            recording.restart(&self.state);
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free_blocks() == Some(0) || self.brim.is_some_and(|brim| self.state.used_bytes >= brim)
+    }
+
+    /// Makes a change, and remembers it where a history is being recorded.
+    pub(crate) fn change(&mut self, call: &Call<'_>, change: Change) -> Option<Ino> {
+        let made = self.state.apply(&change);
+        if let Some(recording) = &mut self.recording {
+            recording.push(change, call, &self.phase);
+        }
+        made
+    }
+
+    pub(crate) fn close(&mut self, number: u64) {
+        let Some(closed) = self.descriptors.remove(&number) else { return };
+        self.locks.retain(|_, lock| *lock != number);
+        self.release(closed.ino);
+    }
+
+    /// Frees an inode's blocks if nothing leads to it any more.
+    pub(crate) fn release(&mut self, ino: Ino) {
+        let nameless = self.state.file(ino).is_some_and(|file| file.links == 0);
+        if nameless && !self.descriptors.values().any(|d| d.ino == ino) {
+            self.state.release(ino);
+        }
+    }
+
+    pub(crate) fn sweep(&mut self) {
+        self.state.sweep(self.descriptors.values().map(|d| d.ino));
+    }
+
+    /// Blocks that are free; none where there is no end to them.
+    pub(crate) fn free_blocks(&self) -> Option<u64> {
+        self.config.capacity.map(|capacity| (capacity / PAGE).saturating_sub(self.state.used_blocks))
+    }
+
+    pub(crate) fn has_descriptor_left(&self, owner: u64) -> Result<(), Errno> {
+        match self.config.max_open {
+            Some(most) if self.descriptors.values().filter(|d| d.owner == owner).count() >= most => {
+                Err(Errno::EMFILE)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a sync's place in the program; whether the sync is switched off.
+    pub(crate) fn is_barrier_off(&mut self, site: Site) -> bool {
+        *self.sites.entry(site).or_default() += 1;
+        is_off(&self.barriers_off, site)
+    }
+}
+
+fn is_off(off: &BTreeSet<(String, u32)>, site: Site) -> bool {
+    !off.is_empty() && off.iter().any(|(file, line)| *line == site.line && site.file.ends_with(file.as_str()))
+}
+
+/// Whether a crash at this point comes after something was done.
+fn reaches_effect(at: Cut, op: Op) -> bool {
+    match at {
+        Cut::Before => false,
+        Cut::Bytes(_) => op == Op::Write,
+        Cut::After => true,
+    }
+}
+
+pub(crate) fn find_file(state: &State, path: &str) -> Option<Ino> {
+    let ino = state.lookup(&crate::path::Parsed::new(path.as_ref()).ok()?).ok()?;
+    state.file(ino).map(|_| ino)
+}
+
+fn count<T>(done: &Done<T>) -> Result<u64, Errno> {
+    done.as_ref().map(|(_, count)| *count).map_err(|errno| *errno)
+}
+
+/// What a dead process is told, for ever.
+pub(crate) fn dead(life: &Life) -> io::Error {
+    match life.death.get() {
+        Some(death) => io::Error::other(death.clone()),
+        None => Errno::EIO.into(),
+    }
+}

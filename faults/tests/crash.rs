@@ -1,0 +1,87 @@
+//! Two crashes, inside an operation and between two: what is left, and who is told.
+
+use std::io;
+
+use faults::{Config, Cut, Disk, Fault, Kind, Op, Open, Process, Profile, Progress};
+
+fn disk() -> Disk {
+    Disk::new(Config::new(Profile::Strict))
+}
+
+/// A file with these bytes, durable with its name.
+fn durable_file(process: &Process, path: &str, bytes: &[u8]) -> io::Result<faults::File> {
+    let file = process.open(path, Open::CreateNew)?;
+    file.write_at(bytes, 0)?;
+    file.sync_data()?;
+    process.sync_dir("/")?;
+    Ok(file)
+}
+
+#[test]
+fn a_process_crash_keeps_the_cache_and_frees_the_lock() -> io::Result<()> {
+    let disk = disk();
+    let process = disk.process();
+    let lock = process.lock_dir("/")?;
+    assert_eq!(process.lock_dir("/").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let file = process.open("/a", Open::Create)?;
+    file.write_at(b"unsynced", 0)?;
+    disk.crash_process();
+    assert!(process.is_dead());
+    assert!(file.write_at(b"never", 0).is_err());
+    assert!(file.sync_data().is_err());
+    assert!(process.sync_dir("/").is_err());
+    assert!(process.open("/b", Open::Create).is_err());
+    let next = disk.process();
+    let _lock = next.lock_dir("/")?;
+    drop(lock);
+    assert_eq!(next.lock_dir("/").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(disk.seen("/a").unwrap(), b"unsynced");
+    assert_eq!(disk.list_all(), [("/a".to_owned(), 8)]);
+    assert_eq!(next.boot_id(), process.boot_id());
+    Ok(())
+}
+
+#[test]
+fn a_power_loss_keeps_what_was_synced_and_changes_the_boot_id() -> io::Result<()> {
+    let disk = disk();
+    let process = disk.process();
+    let boot = process.boot_id();
+    durable_file(&process, "/a", b"synced")?;
+    disk.power_loss();
+    assert!(process.is_dead());
+    assert!(process.death().unwrap().power_loss);
+    assert_eq!(disk.seen("/a").unwrap(), b"synced");
+    assert_ne!(disk.process().boot_id(), boot);
+    Ok(())
+}
+
+#[test]
+fn a_power_loss_at_a_byte_leaves_the_bytes_before_it() -> io::Result<()> {
+    for profile in Profile::ALL {
+        let disk = Disk::new(Config { lies: Some(0), ..Config::new(profile) });
+        let process = disk.process();
+        let file = durable_file(&process, "/a.log", b"first.")?;
+        let power_loss = Kind::PowerLoss { at: Cut::Bytes(3) };
+        disk.aim(Fault::new(Op::Write, "*.log", power_loss)).unwrap();
+        assert!(file.write_at(b"second", 6).is_err());
+        assert!(process.is_dead());
+        let death = process.death().unwrap();
+        assert_eq!(death.inside.as_ref().unwrap().progress, Progress::Bytes(3, 6));
+        assert_eq!(death.to_string(), "power loss at byte 3 of 6, write /a.log");
+        assert_eq!(disk.seen("/a.log").unwrap(), b"first.sec");
+        assert!(disk.unfired().is_empty());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_at_a_byte_leaves_the_bytes_before_it_in_the_cache() -> io::Result<()> {
+    let disk = disk();
+    let process = disk.process();
+    let file = durable_file(&process, "/a.log", b"first.")?;
+    disk.aim(Fault::new(Op::Write, "*.log", Kind::Crash { at: Cut::Bytes(3) }).nth(2)).unwrap();
+    file.write_at(b"second", 6)?;
+    assert!(file.write_at(b"third.", 12).is_err());
+    assert_eq!(disk.seen("/a.log").unwrap(), b"first.secondthi");
+    Ok(())
+}
