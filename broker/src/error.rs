@@ -112,7 +112,7 @@ pub enum Error {
         limit: u64,
     },
     /// The bytes on disk are not those that were written.
-    #[error("{}: the record at byte {position}, offset {offset}, is damaged; the records around it can be read", .segment.display())]
+    #[error("{}: offset {offset}, at byte {position}, is damaged; the next offset that can be read is {next}", .segment.display())]
     Corrupt {
         /// The segment's log file.
         segment: PathBuf,
@@ -120,6 +120,18 @@ pub enum Error {
         position: Position,
         /// The offset that cannot be read.
         offset: Offset,
+        /// The first offset behind it that can, or will be.
+        next: Offset,
+    },
+    /// The log cannot be read there.
+    #[error("{partition}: offset {offset} cannot be read: {source}")]
+    Unreadable {
+        /// `topic/partition`.
+        partition: String,
+        /// Where the read began.
+        offset: Offset,
+        /// What the system said.
+        source: SharedIo,
     },
     /// The disk failed, and nothing was stored.
     #[error("{}: {source}; nothing was stored", .path.display())]
@@ -163,7 +175,7 @@ impl Error {
             Error::RecordTooLarge { .. } => Code::RecordTooLarge,
             Error::Corrupt { .. } => Code::Corrupt,
             Error::Storage { source, .. } if source.is_full() => Code::StorageFull,
-            Error::Storage { .. } => Code::StorageFailed,
+            Error::Unreadable { .. } | Error::Storage { .. } => Code::StorageFailed,
             Error::Fenced { .. } => Code::Fenced,
             Error::OutcomeUnknown { .. } => Code::OutcomeUnknown,
             Error::ShuttingDown => Code::ShuttingDown,

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
-//! values    units · error · settings
-//! log       record → batch → index → segment → recovery → partition → topic → broker
+//! values    units · error · settings · report · stats · files
+//! log       record → batch → index → scan → segment → session → recovery → partition → retention → topic → broker
 //! service   wire → server, client → cli
 //! ```
 //!
@@ -18,13 +18,22 @@ pub mod client;
 pub mod clock;
 pub mod disk;
 pub mod error;
+pub mod files;
+pub mod index;
 pub mod metrics;
 pub mod net;
 pub mod partition;
 pub mod record;
+pub mod recovery;
 pub mod report;
+pub mod retention;
+pub mod scan;
+pub mod segment;
 pub mod server;
+pub mod session;
 pub mod settings;
+pub mod stats;
+pub mod topic;
 pub mod units;
 pub mod wire;
 pub mod work;

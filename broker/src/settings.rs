@@ -40,10 +40,30 @@ pub struct Settings {
 impl Settings {
     /// The largest `segment_bytes`. With the largest record on top, a position in a segment stays far below 2^33.
     pub const SEGMENT_BYTES_MAX: u64 = u32::MAX as u64;
-    /// The largest `max_record_bytes`: lengths in the header are 32 bits, and one length means "no key".
-    pub const RECORD_BYTES_MAX: u32 = 1 << 30;
+    /// The largest `max_record_bytes`, and the largest size that is believed of a record on disk, whatever the limit
+    /// for new ones is now.
+    pub const RECORD_BYTES_MAX: u32 = 1 << 26;
     /// The most partitions a topic may have.
     pub const PARTITIONS_MAX: u32 = 10_000;
+}
+
+impl Settings {
+    /// Checks every setting against its bounds; says which is out of them.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: u64, max: u64| match value {
+            0 => Err(format!("{name} must be at least 1")),
+            v if v > max => Err(format!("{name} is {v}; at most {max} is possible")),
+            _ => Ok(()),
+        };
+        within("segment-bytes", self.segment_bytes, Self::SEGMENT_BYTES_MAX)?;
+        within("index-interval", self.index_interval, u64::from(u32::MAX))?;
+        within("max-record-bytes", self.max_record_bytes.into(), Self::RECORD_BYTES_MAX.into())?;
+        within("recovery-threads", self.recovery_threads as u64, 1024)?;
+        if self.durability == Durability::Interval(Duration::ZERO) {
+            return Err("a sync interval must be longer than 0; `always` syncs each append".into());
+        }
+        Ok(())
+    }
 }
 
 impl Default for Settings {

@@ -1,0 +1,238 @@
+//! The names of files and directories, and the one way to replace a file.
+//!
+//! ```text
+//! <data>/clean                          the last run stopped cleanly: see `session`
+//! <data>/was-clean                      the last clean stop, of a run before the last
+//! <data>/running                        what the last run was: see `session`
+//! <data>/<topic>/topic                  what the topic was made with: see `topic`
+//! <data>/<topic>/<partition>/<base>.log        records          <base>: 20 digits, the offset of the first record
+//!                            <base>.index      offset → byte
+//!                            <base>.timeindex  time → offset
+//!                            <base>.log.aside-<n>   what recovery set aside before it cut a log
+//!                            <base>.log.unsynced    a sync of this log failed: recovery copies it
+//!                            synced                 up to where an interval sync came: see `recovery`
+//!                            *.tmp                  a replacement that was not finished
+//! <data>/<topic>~new  <topic>~deleted   a topic half made, half deleted (no topic's name has a ~)
+//! ```
+//!
+//! Everything else is foreign: it is reported and left alone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::disk::{self, Disk, DiskFile, Open};
+use crate::units::Offset;
+
+/// Which of a segment's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The records.
+    Log,
+    /// Offset → byte position.
+    Index,
+    /// Timestamp → offset.
+    TimeIndex,
+}
+
+impl Kind {
+    /// The name's ending, with its dot.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Kind::Log => ".log",
+            Kind::Index => ".index",
+            Kind::TimeIndex => ".timeindex",
+        }
+    }
+}
+
+/// A topic half made.
+pub const NEW_SUFFIX: &str = "~new";
+/// A topic half deleted.
+pub const DELETED_SUFFIX: &str = "~deleted";
+/// Up to where a partition is known to be synced.
+pub const SYNCED: &str = "synced";
+/// A replacement that was not finished.
+pub const TMP_SUFFIX: &str = ".tmp";
+
+const DIGITS: usize = 20;
+
+/// What a name in a partition's directory means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// One of a segment's files.
+    Segment(Offset, Kind),
+    /// An unfinished replacement of one of them.
+    Tmp,
+    /// Set aside by an earlier recovery.
+    Aside,
+    /// A mark that a sync of this segment's log failed.
+    Unsynced(Offset),
+    /// Up to where the partition is known to be synced.
+    Synced,
+    /// Not ours.
+    Foreign,
+}
+
+/// `<dir>/<base>.log` and the like.
+pub fn segment_path(dir: &Path, base: Offset, kind: Kind) -> PathBuf {
+    dir.join(format!("{:0DIGITS$}{}", base.get(), kind.suffix()))
+}
+
+/// The mark that a sync of this segment's log failed.
+pub fn unsynced_path(dir: &Path, base: Offset) -> PathBuf {
+    dir.join(format!("{:0DIGITS$}.log.unsynced", base.get()))
+}
+
+/// A name under which to set bytes of this segment aside.
+pub fn aside_path(dir: &Path, base: Offset, n: u32) -> PathBuf {
+    dir.join(format!("{:0DIGITS$}.log.aside-{n}", base.get()))
+}
+
+/// Reads a name in a partition's directory. Only exact names are ours: `1.log` and `….log.swp` are not.
+pub fn parse(name: &str) -> Name {
+    if name == SYNCED {
+        return Name::Synced;
+    }
+    let Some((digits, suffix)) = name.split_at_checked(DIGITS) else { return Name::Foreign };
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Name::Foreign;
+    }
+    let Ok(base) = digits.parse().map(Offset::new) else { return Name::Foreign };
+    match suffix {
+        ".log" => Name::Segment(base, Kind::Log),
+        ".index" => Name::Segment(base, Kind::Index),
+        ".timeindex" => Name::Segment(base, Kind::TimeIndex),
+        ".log.tmp" | ".index.tmp" | ".timeindex.tmp" => Name::Tmp,
+        ".log.unsynced" => Name::Unsynced(base),
+        _ if suffix.strip_prefix(".log.aside-").is_some_and(|n| n.parse::<u32>().is_ok()) => Name::Aside,
+        _ => Name::Foreign,
+    }
+}
+
+/// The name that a file has until its replacement is complete.
+pub fn tmp_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TMP_SUFFIX);
+    name.into()
+}
+
+/// Puts `bytes` under `path`: after a crash at any moment the file holds either what it held or all of `bytes`.
+/// Written under another name, synced, renamed, directory synced.
+#[track_caller]
+pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let tmp = tmp_path(path);
+    let result = (|| {
+        let file = disk.open(&tmp, Open::Create)?;
+        file.set_len(0)?;
+        disk::write_full_at(&file, bytes, 0)?;
+        disk::sync_file(&file)?;
+        disk.rename(&tmp, path)
+    })();
+    if let Err(e) = result {
+        // Best effort: an unfinished replacement is recognised by its name and does no harm.
+        let _ = disk.remove_file(&tmp);
+        return Err(e);
+    }
+    disk::sync_dir(disk, path.parent().unwrap_or(Path::new(".")))
+}
+
+/// All bytes of a file, if it is there and at most `limit` long.
+pub fn read_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, Open::Read) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let len = file.len()?;
+    if len > limit {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let n = disk::read_full_at(&file, &mut bytes, 0)?;
+    bytes.truncate(n);
+    Ok(Some(bytes))
+}
+
+/// Removes a file; that there is none is no error.
+pub fn remove_if_there<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Removes a directory and all it holds.
+pub fn remove_tree<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    for entry in disk.list(dir)? {
+        let path = dir.join(&entry.name);
+        if entry.is_dir { remove_tree(disk, &path)? } else { disk.remove_file(&path)? }
+    }
+    disk.remove_dir(dir)
+}
+
+/// Text lines with a last line that is the CRC-32 of those before it: for small files that are read by people too.
+pub fn checked_text(lines: &str) -> String {
+    format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()))
+}
+
+/// The lines of [`checked_text`], if the last one fits them.
+pub fn read_checked_text(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let body = text.strip_suffix('\n')?;
+    let (lines, last) =
+        body.rsplit_once('\n').map_or(("", body), |(lines, last)| (&text[..=lines.len()], last));
+    let crc = u32::from_str_radix(last.strip_prefix("crc ")?, 16).ok()?;
+    (crc == crc32fast::hash(lines.as_bytes())).then_some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::OsDisk;
+
+    #[test]
+    fn only_exact_names_are_segments() {
+        assert_eq!(parse("00000000000000000078.log"), Name::Segment(Offset::new(78), Kind::Log));
+        assert_eq!(parse("00000000000000000078.timeindex"), Name::Segment(Offset::new(78), Kind::TimeIndex));
+        assert_eq!(parse("00000000000000000000.log.tmp"), Name::Tmp);
+        assert_eq!(parse("00000000000000000007.log.aside-2"), Name::Aside);
+        assert_eq!(parse("00000000000000000007.log.unsynced"), Name::Unsynced(Offset::new(7)));
+        for foreign in [
+            "0.log",
+            "foo.log",
+            "00000000000000000000.log.swp",
+            "00000000000000000000.index.cleaned",
+            "99999999999999999999.log",
+            "+0000000000000000001.log",
+            "lost+found",
+            "",
+            "000000000000000000é1.log",
+        ] {
+            assert_eq!(parse(foreign), Name::Foreign, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn checked_text_is_read_back_and_a_changed_byte_is_noticed() {
+        for lines in ["", "partitions 3\n", "a\nb\n"] {
+            let text = checked_text(lines);
+            assert_eq!(read_checked_text(text.as_bytes()), Some(lines));
+            for i in 0..text.len() {
+                let mut broken = text.clone().into_bytes();
+                broken[i] ^= 1;
+                assert_eq!(read_checked_text(&broken), None, "{lines:?} byte {i}");
+                assert_eq!(read_checked_text(&text.as_bytes()[..i]), None, "{lines:?} cut at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_holds_the_new_bytes_and_leaves_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        replace(&OsDisk, &path, b"a longer first").unwrap();
+        replace(&OsDisk, &path, b"second").unwrap();
+        assert_eq!(read_small(&OsDisk, &path, 100).unwrap().unwrap(), b"second");
+        assert_eq!(OsDisk.list(dir.path()).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,386 @@
+//! Reading a log from front to back, and telling a torn tail from damage.
+//!
+//! A scan goes from record to record: header within bounds, offset one more than the last, CRC. Where that stops, it
+//! looks forward for a complete valid record:
+//!
+//! - there is none: a **torn tail**, the write that a crash interrupted;
+//! - there is one that fits the sequence: a **hole**, with good records behind it;
+//! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder**.
+//!
+//! Looking forward cannot tell a record from a value that holds the bytes of one. That errs on the safe side: bytes are
+//! kept that might have been cut.
+
+use std::io;
+
+use crate::disk::{self, DiskFile};
+use crate::index::Entry;
+use crate::record::{self, Found, HEADER_BYTES, Invalid};
+use crate::settings::Settings;
+use crate::units::{Offset, Position, Timestamp};
+
+/// How much a scan reads at a time.
+const CHUNK: usize = 256 << 10;
+/// How much is read to look at single records.
+const SMALL_CHUNK: usize = 4 << 10;
+
+/// The largest size that a header is believed to announce.
+const BOUND: u32 = Settings::RECORD_BYTES_MAX;
+
+/// A window that moves forward over a file.
+#[derive(Debug)]
+pub struct Window<'a, F> {
+    file: &'a F,
+    /// The byte after the last that belongs to the log.
+    limit: u64,
+    chunk: usize,
+    buf: Vec<u8>,
+    /// The file position of `buf[0]`.
+    buf_at: u64,
+}
+
+impl<'a, F: DiskFile> Window<'a, F> {
+    /// Looks at the first `limit` bytes of a file.
+    pub fn new(file: &'a F, limit: u64) -> Self {
+        Self { file, limit, chunk: CHUNK, buf: Vec::new(), buf_at: 0 }
+    }
+
+    /// The same, for a look at few records.
+    pub fn small(file: &'a F, limit: u64) -> Self {
+        Self { chunk: SMALL_CHUNK, ..Self::new(file, limit) }
+    }
+
+    /// Up to `want` bytes from `position` on, or more; fewer only where the log ends.
+    pub fn bytes(&mut self, position: u64, want: usize) -> io::Result<&[u8]> {
+        let have_to = self.buf_at + self.buf.len() as u64;
+        let want_to = (position + want as u64).min(self.limit);
+        if position < self.buf_at || position > have_to || want_to > have_to {
+            self.load(position, want)?;
+        }
+        let skip = usize::try_from(position.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
+        Ok(self.buf.get(skip..).unwrap_or_default())
+    }
+
+    fn load(&mut self, position: u64, want: usize) -> io::Result<()> {
+        let available = self.limit.saturating_sub(position);
+        let len = usize::try_from(available).unwrap_or(usize::MAX).min(want.max(self.chunk));
+        self.buf.resize(len, 0);
+        let n = disk::read_full_at(self.file, &mut self.buf, position)?;
+        self.buf.truncate(n);
+        self.buf_at = position;
+        Ok(())
+    }
+
+    /// The record at `position`, if one is there.
+    pub fn record(&mut self, position: u64) -> io::Result<Result<Found<'_>, Invalid>> {
+        let need = match record::announced_len(self.bytes(position, HEADER_BYTES)?, BOUND) {
+            Ok(len) if len as u64 <= self.limit.saturating_sub(position) => len,
+            Ok(len) => {
+                let available = self.limit.saturating_sub(position);
+                return Ok(Err(Invalid::Short { needed: len as u64, available }));
+            }
+            Err(invalid) => return Ok(Err(invalid)),
+        };
+        Ok(record::decode(self.bytes(position, need)?, BOUND))
+    }
+
+    /// The first complete valid record that starts after `position`.
+    ///
+    /// The bytes that are checksummed on the way are bounded, since a value can be made of millions of plausible headers;
+    /// where the bound is reached, `Err(position)` says where.
+    pub fn look_forward(&mut self, position: u64) -> io::Result<Result<Option<(u64, Offset)>, u64>> {
+        let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
+        let mut at = position + 1;
+        while at + HEADER_BYTES as u64 <= self.limit {
+            let window = self.bytes(at, HEADER_BYTES)?;
+            let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
+                at += (window.len() - HEADER_BYTES + 1) as u64;
+                continue;
+            };
+            at += ahead as u64;
+            if let Ok(found) = self.record(at)? {
+                return Ok(Ok(Some((at, found.offset))));
+            }
+            let len = record::announced_len(self.bytes(at, HEADER_BYTES)?, BOUND).unwrap_or(0) as u64;
+            budget = budget.saturating_sub(len.min(self.limit - at));
+            if budget == 0 {
+                return Ok(Err(at));
+            }
+            at += 1;
+        }
+        Ok(Ok(None))
+    }
+}
+
+/// Whether a header could start here: offset and timestamp below 2^48 (a partition with 281 trillion records, the year
+/// 10889), size within the bound, key within the size.
+fn is_plausible(header: &[u8]) -> bool {
+    header[0..2] == [0, 0] && header[16..18] == [0, 0] && record::announced_len(header, BOUND).is_ok()
+}
+
+/// A stretch of a log that holds no valid record, with a valid one behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Where it begins.
+    pub position: Position,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// The offset that should be there.
+    pub first: Offset,
+    /// The offset behind it.
+    pub next: Offset,
+}
+
+/// What stands behind the last record that a scan accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing: the log ends with it.
+    Clean,
+    /// The rest of a write that was interrupted.
+    Torn,
+    /// Bytes that cannot be read at all.
+    Unreadable(io::ErrorKind),
+    /// A valid record that does not follow; nothing behind it can be put in order.
+    Disorder {
+        /// The offset it claims.
+        found: Offset,
+        /// Where it lies.
+        position: Position,
+    },
+}
+
+/// What a scan found.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// Records that were accepted.
+    pub records: u64,
+    /// The offset after the last of them.
+    pub end: Offset,
+    /// The byte after the last of them.
+    pub end_at: Position,
+    /// The largest timestamp, and the first offset that has it.
+    pub latest: Option<(Timestamp, Offset)>,
+    /// What `.index` should hold.
+    pub index: Vec<Entry>,
+    /// What `.timeindex` should hold.
+    pub time_index: Vec<Entry>,
+    /// The holes between them.
+    pub holes: Vec<Hole>,
+    /// What stands behind them.
+    pub tail: Tail,
+}
+
+/// Counts a segment's records and says when the indexes get an entry, in appends and scans alike: so a rebuilt index is
+/// the one that appending would have written.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    /// Every how many records.
+    pub interval: u64,
+    /// Records so far.
+    pub count: u64,
+    /// The largest timestamp so far, and the first offset that had it.
+    pub latest: Option<(Timestamp, Offset)>,
+}
+
+impl Meter {
+    /// For an empty segment.
+    pub fn new(interval: u64) -> Self {
+        Self { interval, count: 0, latest: None }
+    }
+
+    /// Counts one more record; gives the entries for `.index` and `.timeindex` where they are due.
+    pub fn record(&mut self, offset: Offset, at: Timestamp, position: Position) -> Option<(Entry, Entry)> {
+        self.count += 1;
+        if self.latest.is_none_or(|(latest, _)| at > latest) {
+            self.latest = Some((at, offset));
+        }
+        let (latest, holder) = self.latest?;
+        self.count.is_multiple_of(self.interval).then_some((
+            Entry { key: offset.get(), value: position.get() },
+            Entry { key: latest.get(), value: holder.get() },
+        ))
+    }
+}
+
+impl Scan {
+    /// Scans a segment's log from its start.
+    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64) -> Scan {
+        Self::run_from(file, len, Position::ZERO, base, Meter::new(interval))
+    }
+
+    /// Scans on from a record boundary, with what is known of the records before it.
+    pub fn run_from<F: DiskFile>(
+        file: &F,
+        len: u64,
+        from: Position,
+        expected: Offset,
+        mut meter: Meter,
+    ) -> Scan {
+        let mut window = Window::new(file, len);
+        let (mut at, mut end) = (from.get(), expected);
+        let (mut index, mut time_index, mut holes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut records = 0;
+        let tail = loop {
+            if at >= len {
+                break Tail::Clean;
+            }
+            let found = match window.record(at) {
+                Ok(found) => found.ok().map(|r| (r.offset, r.timestamp, r.len())),
+                Err(e) => break Tail::Unreadable(e.kind()),
+            };
+            if let Some((offset, timestamp, bytes)) = found
+                && offset == end
+            {
+                if let Some((place, time)) = meter.record(offset, timestamp, Position::new(at)) {
+                    index.push(place);
+                    time_index.push(time);
+                }
+                records += 1;
+                end = end.next();
+                at += bytes as u64;
+                continue;
+            }
+            // A valid record in the wrong place is the next valid record itself.
+            let ahead = match found {
+                Some((offset, ..)) => Some((at, offset)),
+                None => match window.look_forward(at) {
+                    Err(e) => break Tail::Unreadable(e.kind()),
+                    Ok(Ok(ahead)) => ahead,
+                    Ok(Err(unsure)) => break Tail::Disorder { found: end, position: Position::new(unsure) },
+                },
+            };
+            let Some((next_at, offset)) = ahead else { break Tail::Torn };
+            let fits = offset >= end && offset.since(end) <= (next_at - at) / HEADER_BYTES as u64;
+            if !fits || next_at == at {
+                break Tail::Disorder { found: offset, position: Position::new(next_at) };
+            }
+            holes.push(Hole { position: Position::new(at), bytes: next_at - at, first: end, next: offset });
+            meter.count += offset.since(end);
+            (at, end) = (next_at, offset);
+        };
+        let latest = meter.latest;
+        Scan { records, end, end_at: Position::new(at), latest, index, time_index, holes, tail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::batch::Batch;
+
+    fn log(values: &[&[u8]]) -> Vec<u8> {
+        let mut batch = Batch::new();
+        for value in values {
+            batch.push(Some(b"k"), value);
+        }
+        batch.seal(Offset::ZERO, Timestamp::from_millis(1_700_000_000_000));
+        batch.bytes().to_vec()
+    }
+
+    fn file(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn scan(bytes: &[u8]) -> Scan {
+        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3)
+    }
+
+    #[test]
+    fn the_third_record_of_the_example_gives_the_first_entry() {
+        let mut batch = Batch::new();
+        batch.push(Some(b"user-1"), b"hello");
+        batch.push(Some(b"user-2"), b"world");
+        batch.push(Some(b"user-3"), b"!");
+        batch.seal(Offset::ZERO, Timestamp::from_millis(5));
+        let scan = scan(batch.bytes());
+        assert_eq!(batch.starts().collect::<Vec<_>>(), [0, 39, 78]);
+        assert_eq!(batch.byte_len(), 113);
+        assert_eq!(scan.index, [Entry { key: 2, value: 78 }]);
+        assert_eq!(scan.time_index, [Entry { key: 5, value: 0 }]);
+    }
+
+    #[test]
+    fn a_log_cut_at_any_byte_ends_with_the_last_whole_record() {
+        let bytes = log(&[b"one", b"", b"three"]);
+        let ends = [0, 32, 61, 95];
+        for cut in 0..=bytes.len() {
+            let scan = scan(&bytes[..cut]);
+            let whole = ends.iter().rposition(|&e| e <= cut).unwrap();
+            assert_eq!((scan.records, scan.end_at.get()), (whole as u64, ends[whole] as u64), "cut at {cut}");
+            assert_eq!(scan.tail, if cut == ends[whole] { Tail::Clean } else { Tail::Torn }, "cut at {cut}");
+            assert!(scan.holes.is_empty());
+        }
+    }
+
+    #[test]
+    fn zeros_behind_the_last_record_are_a_torn_tail_however_many() {
+        for zeros in [1, 27, 28, 29, 56, 4096, 300_000] {
+            let mut bytes = log(&[b"one"]);
+            let end = bytes.len() as u64;
+            bytes.resize(bytes.len() + zeros, 0);
+            let scan = scan(&bytes);
+            assert_eq!((scan.records, scan.end_at.get(), scan.tail), (1, end, Tail::Torn), "{zeros} zeros");
+        }
+        assert_eq!(scan(&[0; 28]).records, 0, "a zero header is no record, not even at offset 0");
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_a_hole_when_a_record_follows_and_a_tail_when_none_does() {
+        let bytes = log(&[b"one", b"two", b"three"]);
+        for bit in 0..bytes.len() * 8 {
+            let mut broken = bytes.clone();
+            broken[bit / 8] ^= 1 << (bit % 8);
+            let scan = scan(&broken);
+            if bit / 8 < 64 {
+                let hit = (bit / 8 / 32) as u64;
+                let hole = Hole {
+                    position: Position::new(hit * 32),
+                    bytes: 32,
+                    first: Offset::new(hit),
+                    next: Offset::new(hit + 1),
+                };
+                assert_eq!((&scan.holes[..], scan.end.get()), (&[hole][..], 3), "bit {bit}");
+            } else {
+                assert_eq!((scan.end.get(), scan.tail), (2, Tail::Torn), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_out_of_sequence_is_disorder_and_never_a_tail_to_cut() {
+        let one = log(&[b"one"]);
+        for (second, expected) in [(0, 1), (7, 1)] {
+            let mut next = Batch::new();
+            next.push(None, b"next");
+            next.seal(Offset::new(second), Timestamp::ZERO);
+            let scan = scan(&[&one[..], next.bytes()].concat());
+            assert_eq!(scan.end.get(), expected);
+            assert_eq!(scan.tail, Tail::Disorder { found: Offset::new(second), position: Position::new(32) });
+        }
+    }
+
+    #[test]
+    fn plausible_garbage_costs_bounded_work() {
+        // Each 4-byte step looks like a header that announces 65,536 bytes.
+        let mut bytes = log(&[b"one"]);
+        bytes.extend([0u8, 0, 1, 0].repeat(500_000));
+        assert_eq!(scan(&bytes).records, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_behind_a_log_never_lose_a_record_before_them(garbage in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut bytes = log(&[b"one", b"two"]);
+            let end = bytes.len() as u64;
+            bytes.extend(garbage);
+            let scan = scan(&bytes);
+            prop_assert_eq!((scan.records, scan.end_at.get()), (2, end));
+        }
+    }
+}

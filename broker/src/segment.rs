@@ -1,0 +1,395 @@
+//! A segment: one log file with its two indexes, holding the records from its base offset on.
+//!
+//! Only the last segment of a partition is active (appended to); the others are sealed and never change. Sealing syncs
+//! all three files, so that a sealed segment is durable before the next one exists.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::disk::{self, Disk, DiskFile, Open};
+use crate::files::{self, Kind};
+use crate::index::{ENTRY_BYTES, Entry, Reader, Writer};
+use crate::record;
+use crate::scan::{Meter, Window};
+use crate::settings::Settings;
+use crate::units::{Offset, Position, Timestamp};
+
+/// What is known of a segment that no longer changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// The offset of its first record.
+    pub base: Offset,
+    /// The offset after its last: the next segment's base.
+    pub end: Offset,
+    /// Bytes of its log.
+    pub bytes: u64,
+    /// Its largest timestamp, and the first offset that has it; `None` where it has no readable record.
+    pub latest: Option<(Timestamp, Offset)>,
+}
+
+/// The segment that is appended to.
+#[derive(Debug)]
+pub struct Active<F> {
+    /// The offset of its first record.
+    pub base: Offset,
+    /// The offset that the next record gets.
+    pub end: Offset,
+    /// Where the next record goes.
+    pub position: Position,
+    /// The log file.
+    pub log: Arc<F>,
+    /// Counts records, to know when an index entry is due.
+    pub meter: Meter,
+    /// Offset → position.
+    pub index: Writer<F>,
+    /// Time → offset.
+    pub time_index: Writer<F>,
+}
+
+/// How an append failed.
+#[derive(Debug)]
+pub enum AppendFailed {
+    /// The log is as it was, durably.
+    Undone(io::Error),
+    /// The log could not be brought back to what it was: nothing may be written to it any more.
+    Stuck {
+        /// Why the write failed.
+        write: io::Error,
+        /// Why the cut failed.
+        cut: io::Error,
+    },
+}
+
+impl<F: DiskFile> Active<F> {
+    /// Appends a sealed batch whose first record has the offset [`Active::end`]. All or nothing.
+    pub fn append(&mut self, batch: &Batch, timestamp: Timestamp) -> Result<(), AppendFailed> {
+        if let Err(write) = disk::write_full_at(&*self.log, batch.bytes(), self.position.get()) {
+            return Err(self.undo(write));
+        }
+        for start in batch.starts() {
+            let at = self.position.plus(start as u64);
+            if let Some((place, time)) = self.meter.record(self.end, timestamp, at) {
+                self.index.push(place);
+                self.time_index.push(time);
+            }
+            self.end = self.end.next();
+        }
+        self.position = self.position.plus(batch.byte_len() as u64);
+        // Derived files: what cannot be written now is written with the next append, at the seal, or rebuilt at a start.
+        let _ = self.index.flush();
+        let _ = self.time_index.flush();
+        Ok(())
+    }
+
+    /// Cuts off what a failed write left, and syncs the cut: without the sync, a power loss could bring the refused
+    /// bytes back, since the longer length may reach the disk and the shorter one not.
+    fn undo(&self, write: io::Error) -> AppendFailed {
+        match self.log.set_len(self.position.get()).and_then(|()| disk::sync_file(&*self.log)) {
+            Ok(()) => AppendFailed::Undone(write),
+            Err(cut) => AppendFailed::Stuck { write, cut },
+        }
+    }
+
+    /// What it is once it is sealed.
+    pub fn as_sealed(&self) -> Sealed {
+        Sealed { base: self.base, end: self.end, bytes: self.position.get(), latest: self.meter.latest }
+    }
+
+    /// Its files, to be synced without holding the partition's lock.
+    pub fn handles(&self) -> Handles<F> {
+        Handles {
+            log: self.log.clone(),
+            index: self.index.file().clone(),
+            time_index: self.time_index.file().clone(),
+            indexes_complete: self.index.is_complete() && self.time_index.is_complete(),
+        }
+    }
+}
+
+/// The files of an active segment.
+#[derive(Debug)]
+pub struct Handles<F> {
+    log: Arc<F>,
+    index: Arc<F>,
+    time_index: Arc<F>,
+    indexes_complete: bool,
+}
+
+impl<F: DiskFile> Handles<F> {
+    /// Makes the log durable.
+    pub fn sync_log(&self) -> io::Result<()> {
+        disk::sync_file(&*self.log)
+    }
+
+    /// Makes the indexes durable; false where that failed or they lack entries, so that they have to be rebuilt.
+    pub fn sync_indexes(&self) -> bool {
+        self.indexes_complete
+            && disk::sync_file(&*self.index).is_ok()
+            && disk::sync_file(&*self.time_index).is_ok()
+    }
+}
+
+/// Makes the files of a new, empty segment. Where that fails, what was made of it is removed again. Durable after a
+/// sync of the directory.
+pub fn create<D: Disk>(disk: &D, dir: &Path, base: Offset, interval: u64) -> io::Result<Active<D::File>> {
+    let path = |kind| files::segment_path(dir, base, kind);
+    let made = (|| {
+        let log = disk.open(&path(Kind::Log), Open::Create)?;
+        if !log.is_empty()? {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a log with records has this name"));
+        }
+        let index = fresh_index(disk, path(Kind::Index))?;
+        let time_index = fresh_index(disk, path(Kind::TimeIndex))?;
+        Ok((log, index, time_index))
+    })();
+    match made {
+        Ok((log, index, time_index)) => Ok(Active {
+            base,
+            end: base,
+            position: Position::ZERO,
+            log: Arc::new(log),
+            meter: Meter::new(interval),
+            index,
+            time_index,
+        }),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
+        Err(e) => {
+            for kind in [Kind::TimeIndex, Kind::Index, Kind::Log] {
+                let _ = disk.remove_file(&path(kind));
+            }
+            Err(e)
+        }
+    }
+}
+
+fn fresh_index<D: Disk>(disk: &D, path: PathBuf) -> io::Result<Writer<D::File>> {
+    let file = disk.open(&path, Open::Create)?;
+    file.set_len(0)?;
+    Ok(Writer::new(path, file, 0))
+}
+
+/// A segment's files, open for reading.
+#[derive(Debug)]
+pub struct View<F> {
+    /// The log's path, for messages.
+    pub path: PathBuf,
+    /// The log.
+    pub log: Arc<F>,
+    /// The first offset.
+    pub base: Offset,
+    /// The offset after the last that may be read.
+    pub end: Offset,
+    /// The byte after the last that belongs to the log.
+    pub bytes: u64,
+    /// Offset → position, where there is one.
+    pub index: Option<Reader<F>>,
+    /// Time → offset, where there is one.
+    pub time_index: Option<Reader<F>>,
+}
+
+/// Opens a sealed segment for reading.
+pub fn open_sealed<D: Disk>(disk: &D, dir: &Path, sealed: &Sealed) -> io::Result<View<D::File>> {
+    let path = files::segment_path(dir, sealed.base, Kind::Log);
+    let log = Arc::new(disk.open(&path, Open::Read)?);
+    let index = |kind| {
+        let file = disk.open(&files::segment_path(dir, sealed.base, kind), Open::Read).ok()?;
+        let entries = file.len().ok()? / ENTRY_BYTES as u64;
+        Some(Reader::new(Arc::new(file), entries))
+    };
+    Ok(View {
+        path,
+        log,
+        base: sealed.base,
+        end: sealed.end,
+        bytes: sealed.bytes,
+        index: index(Kind::Index),
+        time_index: index(Kind::TimeIndex),
+    })
+}
+
+/// What reading at an offset met.
+#[derive(Debug)]
+pub enum Read {
+    /// Valid records, one after another, from the offset that was asked for.
+    Records {
+        /// Their bytes.
+        bytes: bytes::Bytes,
+        /// The offset after the last.
+        next: Offset,
+        /// Where the first begins.
+        at: Position,
+    },
+    /// The record asked for lies in a stretch that is damaged.
+    Damaged {
+        /// Where the bad bytes begin.
+        position: Position,
+        /// The first offset behind them.
+        next: Offset,
+    },
+}
+
+/// A place in a log to start from: a record with this offset begins at this byte.
+type Place = (Offset, Position);
+
+impl<F: DiskFile> View<F> {
+    /// Whole records from `from` on, which lies within the view: at least one, and otherwise at most `max_bytes`. `hint`
+    /// is where that record is thought to be; it is checked like everything else.
+    pub fn read(&self, from: Offset, max_bytes: usize, hint: Option<Position>) -> io::Result<Read> {
+        let place = match hint {
+            Some(position) if self.holds((from, position))? => (from, position),
+            _ => self.locate(from)?,
+        };
+        let mut expected = place.0;
+        let mut at = place.1.get();
+        let mut window = Window::small(&*self.log, self.bytes);
+        while expected < from {
+            match window.record(at)? {
+                Ok(found) if found.offset == expected => {
+                    at += found.len() as u64;
+                    expected = expected.next();
+                }
+                _ => match self.behind_damage(&mut window, at, expected)? {
+                    Some((next, next_at)) if next <= from => (expected, at) = (next, next_at),
+                    behind => {
+                        let next = behind.map_or(self.end, |(next, _)| next);
+                        return Ok(Read::Damaged { position: Position::new(at), next });
+                    }
+                },
+            }
+        }
+        drop(window);
+        self.collect(expected, at, max_bytes)
+    }
+
+    /// The valid records from a boundary on, in one piece of memory.
+    fn collect(&self, from: Offset, at: u64, max_bytes: usize) -> io::Result<Read> {
+        let available = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; available.min(max_bytes.max(4 << 10))];
+        let got = disk::read_full_at(&*self.log, &mut bytes, at)?;
+        bytes.truncate(got);
+        let (mut done, mut next) = (0, from);
+        while next < self.end {
+            let rest = &bytes[done..];
+            let first = next == from;
+            match record::decode(rest, Settings::RECORD_BYTES_MAX) {
+                Ok(found) if found.offset == next && (first || done + found.len() <= max_bytes) => {
+                    done += found.len();
+                    next = next.next();
+                }
+                Ok(found) if found.offset == next => break,
+                Err(record::Invalid::Short { needed, .. }) if first && needed <= available as u64 => {
+                    let needed = usize::try_from(needed).unwrap_or(available);
+                    bytes.resize(needed, 0);
+                    let got = disk::read_full_at(&*self.log, &mut bytes, at)?;
+                    bytes.truncate(got);
+                    if got < needed {
+                        return self.damaged(from, at);
+                    }
+                }
+                _ if first => return self.damaged(from, at),
+                _ => break,
+            }
+        }
+        bytes.truncate(done);
+        Ok(Read::Records { bytes: bytes.into(), next, at: Position::new(at) })
+    }
+
+    fn damaged(&self, offset: Offset, at: u64) -> io::Result<Read> {
+        let behind = self.behind_damage(&mut Window::new(&*self.log, self.bytes), at, offset)?;
+        let next = behind.map_or(self.end, |(next, _)| next);
+        Ok(Read::Damaged { position: Position::new(at), next })
+    }
+
+    /// The next valid record that can follow `expected`, which is not at `at`.
+    fn behind_damage(
+        &self,
+        window: &mut Window<'_, F>,
+        at: u64,
+        expected: Offset,
+    ) -> io::Result<Option<(Offset, u64)>> {
+        let Ok(Some((next_at, next))) = window.look_forward(at)? else { return Ok(None) };
+        Ok((next >= expected && next < self.end).then_some((next, next_at)))
+    }
+
+    /// Where to start looking for an offset: the last index entry at or below it, if the log confirms it.
+    fn locate(&self, offset: Offset) -> io::Result<Place> {
+        let start = (self.base, Position::ZERO);
+        let entry = self.index.as_ref().and_then(|i| i.last_where(|e| e.key <= offset.get()));
+        let Some(entry) = entry else { return Ok(start) };
+        let place = (Offset::new(entry.key), Position::new(entry.value));
+        Ok(if self.holds(place)? { place } else { start })
+    }
+
+    /// Whether the record with this offset really begins there.
+    fn holds(&self, (offset, position): Place) -> io::Result<bool> {
+        if offset < self.base || position.get() >= self.bytes {
+            return Ok(false);
+        }
+        let mut header = [0; record::HEADER_BYTES];
+        let n = disk::read_full_at(&*self.log, &mut header, position.get())?;
+        if record::claimed_offset(&header[..n]) != Some(offset) {
+            return Ok(false);
+        }
+        Ok(Window::small(&*self.log, self.bytes).record(position.get())?.is_ok())
+    }
+
+    /// The first record whose timestamp is `at` or later.
+    pub fn first_at_or_after(&self, at: Timestamp) -> io::Result<TimeLookup> {
+        let mut window = Window::new(&*self.log, self.bytes);
+        let (mut expected, start) = self.locate_before(at)?;
+        let mut position = start.get();
+        while expected < self.end && position < self.bytes {
+            match window.record(position)? {
+                Ok(found) if found.offset == expected => {
+                    if found.timestamp >= at {
+                        return Ok(TimeLookup::Found(expected, found.timestamp));
+                    }
+                    position += found.len() as u64;
+                    expected = expected.next();
+                }
+                // The bad record may be the one that was asked for, so none behind it may be named.
+                _ => return Ok(TimeLookup::Damaged(expected, Position::new(position))),
+            }
+        }
+        Ok(TimeLookup::None)
+    }
+
+    /// Where to start looking for a time: behind a record before which, and with which, nothing is as late as `at`.
+    fn locate_before(&self, at: Timestamp) -> io::Result<Place> {
+        let start = (self.base, Position::ZERO);
+        let entry = self.time_index.as_ref().and_then(|i| i.last_where(|e| e.key < at.get()));
+        let Some(Entry { key, value }) = entry else { return Ok(start) };
+        let holder = Offset::new(value);
+        if holder < self.base || holder >= self.end {
+            return Ok(start);
+        }
+        let mut window = Window::new(&*self.log, self.bytes);
+        let (mut expected, from) = self.locate(holder)?;
+        let mut position = from.get();
+        while let Ok(found) = window.record(position)? {
+            if found.offset != expected {
+                break;
+            }
+            if expected == holder {
+                let confirmed = found.timestamp.get() == key;
+                return Ok(if confirmed { (expected, Position::new(position)) } else { start });
+            }
+            position += found.len() as u64;
+            expected = expected.next();
+        }
+        Ok(start)
+    }
+}
+
+/// What looking for a time met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeLookup {
+    /// This record, with its timestamp.
+    Found(Offset, Timestamp),
+    /// A damaged record first, which may be the one.
+    Damaged(Offset, Position),
+    /// No record as late as that.
+    None,
+}

@@ -1,0 +1,248 @@
+//! What the last run left behind about itself: two small files in the data directory.
+//!
+//! `running` is written, durably, when a run begins to serve: which start of the machine it ran under, and with which
+//! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that
+//! a clean restart need not read the logs. It is durably renamed to `was-clean` before
+//! anything else changes.
+//!
+//! In a partition's own directory, `synced` notes how far interval syncs have come.
+//!
+//! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+use crate::disk::{self, Disk, Open};
+use crate::files;
+use crate::index::{ENTRY_BYTES, Entry};
+use crate::segment::Sealed;
+use crate::settings::Durability;
+use crate::units::{Offset, Position, Timestamp};
+
+const CLEAN: &str = "clean";
+const WAS_CLEAN: &str = "was-clean";
+const RUNNING: &str = "running";
+/// A marker longer than this is not read: about a million segments.
+const MARKER_BYTES_MAX: u64 = 128 << 20;
+
+/// What recovery may assume of the bytes it finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// A clean stop, which left this partition so.
+    Clean(Closed),
+    /// Everything written is there as far as a crash is concerned: the process died, the machine did not.
+    ProcessCrash {
+        /// Whether it ran under `always`.
+        was_always: bool,
+    },
+    /// The machine went down under `os` or `interval`: unsynced sectors may be missing in any order.
+    PowerLossUnsynced {
+        /// Where the partition ended at the last clean stop: up to there it was synced.
+        stopped_at: Option<SyncedTo>,
+    },
+    /// The machine went down under `always`, or nobody knows: what was acknowledged may lie anywhere.
+    Unknown,
+}
+
+/// A partition at a clean stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Every how many records its indexes had an entry.
+    pub index_interval: u64,
+    /// Its segments in order, the last one the active one.
+    pub segments: Vec<ClosedSegment>,
+}
+
+/// A segment at a clean stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosedSegment {
+    /// Offsets, bytes and times.
+    pub sealed: Sealed,
+    /// Bytes of `.index` and of `.timeindex`.
+    pub index_bytes: [u64; 2],
+}
+
+/// All partitions at a clean stop, by `topic/number`.
+pub type CleanStop = BTreeMap<String, Closed>;
+
+/// What the last run left.
+#[derive(Clone, Debug, Default)]
+pub struct LastRun {
+    /// What its clean stop recorded, if it had one.
+    pub clean: Option<CleanStop>,
+    /// Whether there is a `clean` file, readable or not.
+    pub clean_file: bool,
+    /// What the last clean stop before it recorded.
+    was_clean: Option<CleanStop>,
+    running: Option<(String, bool)>,
+}
+
+impl LastRun {
+    /// Reads both files.
+    pub fn read<D: Disk>(disk: &D, data: &Path) -> io::Result<Self> {
+        let read = |name| files::read_small(disk, &data.join(name), MARKER_BYTES_MAX);
+        let clean = read(CLEAN)?;
+        let running = read(RUNNING)?;
+        let stop = |bytes: Option<&[u8]>| bytes.and_then(files::read_checked_text).and_then(parse_clean);
+        Ok(Self {
+            clean_file: clean.is_some(),
+            clean: stop(clean.as_deref()),
+            was_clean: stop(read(WAS_CLEAN)?.as_deref()),
+            running: running.as_deref().and_then(files::read_checked_text).and_then(parse_running),
+        })
+    }
+
+    /// What recovery may assume of a partition.
+    pub fn evidence<D: Disk>(&self, disk: &D, partition: &str) -> Evidence {
+        if self.clean_file {
+            let closed = self.clean.as_ref().and_then(|c| c.get(partition));
+            return closed.map_or(Evidence::Unknown, |c| Evidence::Clean(c.clone()));
+        }
+        match (&self.running, disk.boot_id()) {
+            (Some((boot, always)), Some(now)) if *boot == now => {
+                Evidence::ProcessCrash { was_always: *always }
+            }
+            (Some((_, false)), Some(_)) => {
+                let last = self.was_clean.as_ref().and_then(|c| c.get(partition)?.segments.last());
+                let stopped_at =
+                    last.map(|s| SyncedTo { segment: s.sealed.base, bytes: Position::new(s.sealed.bytes) });
+                Evidence::PowerLossUnsynced { stopped_at }
+            }
+            _ => Evidence::Unknown,
+        }
+    }
+}
+
+/// Durably takes the clean stop back, before anything changes. It is kept under another name: what it says was synced
+/// stays synced.
+pub fn revoke_clean<D: Disk>(disk: &D, data: &Path) -> io::Result<()> {
+    disk.rename(&data.join(CLEAN), &data.join(WAS_CLEAN))?;
+    disk::sync_dir(disk, data)
+}
+
+/// Durably says that a run has begun. Where that cannot be written, at least nothing wrong is left to be read.
+pub fn write_running<D: Disk>(disk: &D, data: &Path, durability: Durability) -> io::Result<()> {
+    let Some(boot) = disk.boot_id() else { return files::remove_if_there(disk, &data.join(RUNNING)) };
+    let durability = match durability {
+        Durability::Os => "os",
+        Durability::Interval(_) => "interval",
+        Durability::Always => "always",
+    };
+    let text = files::checked_text(&format!("boot {boot}\ndurability {durability}\n"));
+    let written = files::replace(disk, &data.join(RUNNING), text.as_bytes());
+    if written.is_err() {
+        files::remove_if_there(disk, &data.join(RUNNING))?;
+    }
+    written
+}
+
+/// Durably says that everything is closed and synced.
+pub fn write_clean<D: Disk>(disk: &D, data: &Path, stop: &CleanStop) -> io::Result<()> {
+    files::replace(disk, &data.join(CLEAN), print_clean(stop).as_bytes())
+}
+
+fn parse_running(lines: &str) -> Option<(String, bool)> {
+    let (boot, durability) = lines.split_once('\n')?;
+    let boot = boot.strip_prefix("boot ")?.to_owned();
+    Some((boot, durability.strip_prefix("durability ")?.trim_end() == "always"))
+}
+
+fn print_clean(stop: &CleanStop) -> String {
+    let mut text = String::from("clean 1\n");
+    for (name, closed) in stop {
+        let _ = writeln!(text, "partition {name} {}", closed.index_interval);
+        for ClosedSegment { sealed, index_bytes: [index, time] } in &closed.segments {
+            let Sealed { base, end, bytes, latest } = sealed;
+            let _ = match latest {
+                Some((at, holder)) => {
+                    writeln!(text, "segment {base} {end} {bytes} {index} {time} {at} {holder}")
+                }
+                None => writeln!(text, "segment {base} {end} {bytes} {index} {time}"),
+            };
+        }
+    }
+    files::checked_text(&text)
+}
+
+fn parse_clean(lines: &str) -> Option<CleanStop> {
+    let mut lines = lines.lines();
+    if lines.next()? != "clean 1" {
+        return None;
+    }
+    let mut stop = CleanStop::new();
+    let mut current: Option<&mut Closed> = None;
+    for line in lines {
+        let mut words = line.split(' ');
+        match words.next()? {
+            "partition" => {
+                let closed = stop.entry(words.next()?.to_owned()).or_default();
+                closed.index_interval = words.next()?.parse().ok()?;
+                current = Some(closed);
+            }
+            "segment" => {
+                let numbers: Vec<u64> = words.map(|w| w.parse().ok()).collect::<Option<_>>()?;
+                current.as_mut()?.segments.push(segment(&numbers)?);
+            }
+            _ => return None,
+        }
+    }
+    Some(stop)
+}
+
+fn segment(numbers: &[u64]) -> Option<ClosedSegment> {
+    let (&[base, end, bytes, index, time], latest) = numbers.split_first_chunk::<5>()?;
+    let latest = match *latest {
+        [] => None,
+        [at, holder] => Some((Timestamp::from_millis(at), Offset::new(holder))),
+        _ => return None,
+    };
+    let sealed = Sealed { base: Offset::new(base), end: Offset::new(end), bytes, latest };
+    Some(ClosedSegment { sealed, index_bytes: [index, time] })
+}
+
+/// Up to where a partition is known to be on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncedTo {
+    /// The base offset of the segment; those before it are synced whole.
+    pub segment: Offset,
+    /// The byte in it.
+    pub bytes: Position,
+}
+
+/// Notes, durably, up to where a partition is known to be on the disk.
+pub fn write_synced<D: Disk>(disk: &D, dir: &Path, to: SyncedTo) -> io::Result<()> {
+    let entry = Entry { key: to.segment.get(), value: to.bytes.get() };
+    let file = disk.open(&dir.join(files::SYNCED), Open::Create)?;
+    // In place: the entry lies within one sector, and one that is torn all the same fails its checksum.
+    disk::write_full_at(&file, &entry.encode(), 0)?;
+    disk::sync_file(&file)
+}
+
+/// What [`write_synced`] noted last.
+pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
+    let bytes = files::read_small(disk, &dir.join(files::SYNCED), ENTRY_BYTES as u64).ok()??;
+    let entry = Entry::decode(&bytes)?;
+    Some(SyncedTo { segment: Offset::new(entry.key), bytes: Position::new(entry.value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clean_stop_is_read_back_as_it_was_written() {
+        let latest = Some((Timestamp::from_millis(9), Offset::new(4)));
+        let sealed = Sealed { base: Offset::new(3), end: Offset::new(7), bytes: 130, latest };
+        let empty = Sealed { base: Offset::new(7), end: Offset::new(7), bytes: 0, latest: None };
+        let segments = [sealed, empty].map(|sealed| ClosedSegment { sealed, index_bytes: [20, 40] }).to_vec();
+        let stop = CleanStop::from([
+            ("a/0".to_owned(), Closed { index_interval: 3, segments }),
+            ("b/1".to_owned(), Closed::default()),
+        ]);
+        let text = print_clean(&stop);
+        assert_eq!(files::read_checked_text(text.as_bytes()).and_then(parse_clean), Some(stop));
+        assert_eq!(parse_clean("clean 2\n"), None);
+    }
+}

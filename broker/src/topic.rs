@@ -1,0 +1,249 @@
+//! A topic: its partitions, what it was made with, and which partition a record goes to.
+//!
+//! A directory with one file, `topic`, and one directory for each partition:
+//!
+//! ```text
+//! partitions 3
+//! retention-bytes 1073741824      only where the topic was made with it
+//! retention-ms 604800000          likewise
+//! crc 1c291ca3                    of the lines above
+//! ```
+//!
+//! A topic is made under another name and renamed when it is complete; it is deleted by being renamed first. So after a
+//! crash it is there with all its partitions, or not at all.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::disk::{self, Disk};
+use crate::error::Error;
+use crate::files;
+use crate::partition::Partition;
+use crate::segment;
+use crate::settings::{Settings, TopicSettings};
+use crate::units::Offset;
+
+const SETTINGS_FILE: &str = "topic";
+const SETTINGS_BYTES_MAX: u64 = 4096;
+const NAME_CHARS_MAX: usize = 249;
+
+/// A topic, as a client sees it. Clones are the same topic.
+#[derive(Clone, Debug)]
+pub struct Topic<D: Disk>(Arc<Shared<D>>);
+
+#[derive(Debug)]
+struct Shared<D: Disk> {
+    name: String,
+    settings: TopicSettings,
+    partitions: Vec<Partition<D>>,
+    /// The partition of the next record without a key.
+    turn: AtomicU32,
+}
+
+impl<D: Disk> Topic<D> {
+    pub(crate) fn new(name: String, settings: TopicSettings, partitions: Vec<Partition<D>>) -> Self {
+        Self(Arc::new(Shared { name, settings, partitions, turn: AtomicU32::new(0) }))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &TopicSettings {
+        &self.0.settings
+    }
+
+    /// How many partitions.
+    pub fn partition_count(&self) -> u32 {
+        self.0.settings.partitions
+    }
+
+    /// All partitions, by number.
+    pub fn partitions(&self) -> &[Partition<D>] {
+        &self.0.partitions
+    }
+
+    /// The partition of this number.
+    pub fn partition(&self, number: u32) -> Result<&Partition<D>, Error> {
+        self.0.partitions.get(number as usize).ok_or_else(|| Error::UnknownPartition {
+            topic: self.name().into(),
+            partition: number,
+            count: self.partition_count(),
+        })
+    }
+
+    /// The partition for a record with this key: by 32-bit FNV-1a of the key, or the next in turn where there is none.
+    pub fn route(&self, key: Option<&[u8]>) -> u32 {
+        match key {
+            Some(key) => partition_of(key, self.partition_count()),
+            None => {
+                let count = self.partition_count();
+                let turn =
+                    self.0.turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| Some((t + 1) % count));
+                turn.unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// The partition of a key: the 32-bit FNV-1a hash, unsigned, modulo the number of partitions (at least 1). Changing this
+/// would send a key's next record to another partition than its last.
+///
+/// <http://www.isthe.com/chongo/tech/comp/fnv/> gives the parameters.
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    let hash =
+        key.iter().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    hash % partitions
+}
+
+/// Checks a topic's name: 1 to 249 characters of `[A-Za-z0-9._-]`, not `.` or `..`.
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    let fits =
+        (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != "..";
+    // The data directory's own files share its name space.
+    let taken =
+        ["clean", "was-clean", "running"].iter().any(|own| name == *own || name == format!("{own}.tmp"));
+    if fits && !taken { Ok(()) } else { Err(Error::InvalidTopic { name: name.into() }) }
+}
+
+/// Checks what a topic is to be made with.
+pub fn check_settings(settings: &TopicSettings) -> Result<(), Error> {
+    let (count, max) = (settings.partitions, Settings::PARTITIONS_MAX);
+    if count == 0 || count > max {
+        let what = format!("a topic has 1 to {max} partitions, not {count}");
+        return Err(Error::InvalidRequest { what });
+    }
+    Ok(())
+}
+
+/// Makes a topic's directory with all it holds, durably.
+pub(crate) fn create<D: Disk>(disk: &D, data: &Path, name: &str, settings: &TopicSettings) -> io::Result<()> {
+    let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
+    purge(disk, &unfinished)?;
+    let made = (|| {
+        disk.create_dir(&unfinished)?;
+        for number in 0..settings.partitions {
+            let dir = unfinished.join(number.to_string());
+            disk.create_dir(&dir)?;
+            segment::create(disk, &dir, Offset::ZERO, 1)?;
+            disk::sync_dir(disk, &dir)?;
+        }
+        files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())
+    })();
+    if let Err(e) = made {
+        let _ = files::remove_tree(disk, &unfinished);
+        return Err(e);
+    }
+    disk.rename(&unfinished, &data.join(name))?;
+    disk::sync_dir(disk, data)
+}
+
+/// Takes a topic's directory away, durably; what is in it is removed afterwards, see [`purge`].
+pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> io::Result<()> {
+    let deleted = data.join(format!("{name}{}", files::DELETED_SUFFIX));
+    purge(disk, &deleted)?;
+    disk.rename(&data.join(name), &deleted)?;
+    disk::sync_dir(disk, data)
+}
+
+/// Removes a directory that a half-made or half-deleted topic left, if there is one.
+pub(crate) fn purge<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    match files::remove_tree(disk, dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// What a topic was made with; `None` where its file is missing or not whole.
+pub(crate) fn read_settings<D: Disk>(disk: &D, dir: &Path) -> io::Result<Option<TopicSettings>> {
+    let bytes = files::read_small(disk, &dir.join(SETTINGS_FILE), SETTINGS_BYTES_MAX)?;
+    Ok(bytes.as_deref().and_then(files::read_checked_text).and_then(parse))
+}
+
+fn print(settings: &TopicSettings) -> String {
+    let mut lines = format!("partitions {}\n", settings.partitions);
+    if let Some(bytes) = settings.retention_bytes {
+        lines += &format!("retention-bytes {bytes}\n");
+    }
+    if let Some(age) = settings.retention_age {
+        lines += &format!("retention-ms {}\n", age.as_millis());
+    }
+    files::checked_text(&lines)
+}
+
+fn parse(lines: &str) -> Option<TopicSettings> {
+    let mut settings = TopicSettings::with_partitions(0);
+    for line in lines.lines() {
+        let (word, number) = line.split_once(' ')?;
+        let number: u64 = number.parse().ok()?;
+        match word {
+            "partitions" => settings.partitions = u32::try_from(number).ok()?,
+            "retention-bytes" => settings.retention_bytes = Some(number),
+            "retention-ms" => settings.retention_age = Some(Duration::from_millis(number)),
+            _ => return None,
+        }
+    }
+    check_settings(&settings).ok()?;
+    Some(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_where_32_bit_fnv_1a_sends_them() {
+        assert_eq!(["user-1", "user-2", "user-3"].map(|k| partition_of(k.as_bytes(), 3)), [1, 1, 2]);
+        assert_eq!(partition_of(b"", 3), 1, "the empty key is a key");
+        // Its hash is 0x80000000: negative as a signed number.
+        let of = [1, 2, 3, 5, 6, 7, 10].map(|n| partition_of(b"1468509572224", n));
+        assert_eq!(of, [0, 0, 2, 3, 2, 2, 8]);
+    }
+
+    #[test]
+    fn names_that_could_leave_the_data_directory_or_clash_with_its_files_are_refused() {
+        for name in ["a", "orders", "A.b_c-9", "...", &"x".repeat(249)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        let long = "x".repeat(250);
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../x",
+            "/etc",
+            "a\0b",
+            "é",
+            " a",
+            "a ",
+            "a~new",
+            "clean",
+            "running.tmp",
+            &long,
+        ] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_are_read_back_as_they_were_written() {
+        let all = TopicSettings {
+            partitions: 3,
+            retention_bytes: Some(1 << 30),
+            retention_age: Some(Duration::from_secs(7)),
+        };
+        for settings in [TopicSettings::with_partitions(1), all] {
+            let text = print(&settings);
+            assert_eq!(files::read_checked_text(text.as_bytes()).and_then(parse), Some(settings));
+        }
+        assert_eq!(parse("partitions 0\n"), None);
+        assert_eq!(parse("partitions 1\ncolour 3\n"), None);
+    }
+}
