@@ -42,7 +42,13 @@ pub(crate) fn pieces(position: u64, len: u64, size: u64) -> impl Iterator<Item =
 
 /// A number of bytes in memory, as an index.
 #[allow(clippy::cast_possible_truncation)] // lengths here are of slices or within a page
-pub(crate) fn ix(n: u64) -> usize {
+pub(crate) const fn ix(n: u64) -> usize {
+    n as usize
+}
+
+/// A number below a count that fits in memory, as an index.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) fn ix128(n: u128) -> usize {
     n as usize
 }
 
@@ -54,6 +60,16 @@ impl Content {
     /// How many blocks hold it: holes are free.
     pub(crate) fn blocks(&self) -> u64 {
         self.pages.len() as u64
+    }
+
+    /// The parts of sectors from a position on that are stored: sector, start within it, length. Everything else there
+    /// is zeros already.
+    pub(crate) fn stored_from(&self, position: u64) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.pages.range(position / PAGE..).flat_map(move |(page, bytes)| {
+            let end = page * PAGE + bytes.len() as u64;
+            let from = position.max(page * PAGE).min(end);
+            pieces(from, end - from, SECTOR)
+        })
     }
 
     /// How many blocks a write would have to allocate.

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::event::{Death, Event, Site};
 use crate::fault::{Fault, FaultError, FaultId};
 use crate::history::{History, Recording};
-use crate::image::Image;
+use crate::image::{Image, Images};
 use crate::machine::{Call, Life, Machine};
 use crate::process::{Process, hold};
 use crate::state::{Change, State};
@@ -73,6 +73,11 @@ impl Disk {
     /// The disk as it is, as a value: what is pending is still pending on it.
     pub fn snapshot(&self) -> Image {
         Image::new(hold(&self.machine).state.clone())
+    }
+
+    /// What a power loss now could leave.
+    pub fn images(&self) -> Images {
+        Images::new(hold(&self.machine).state.clone())
     }
 
     /// How often power came back, from 1; [`Process::boot_id`] as a number.

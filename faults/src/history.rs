@@ -7,6 +7,7 @@ use crate::event::{Op, Site};
 use crate::image::Images;
 use crate::machine::Call;
 use crate::node::Ino;
+use crate::profile::Profile;
 use crate::state::{Change, Fate, State};
 
 /// One change to a disk: an operation that changed nothing, or failed without effect, leaves none.
@@ -110,6 +111,23 @@ impl History {
     /// At the beginning, to go through every prefix.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor { history: self, state: (*self.base).clone(), next: 0 }
+    }
+
+    /// The same operations on a disk of another profile. What was pending or settled when the recording began, or was
+    /// left by a power loss on the way, stays as it was.
+    pub fn under(&self, profile: Profile) -> History {
+        let mut base = (*self.base).clone();
+        base.set_rules(profile, profile.default_lies());
+        let rule = |step: &Step| {
+            let mut step = step.clone();
+            if let Change::Become(state) = &step.change {
+                let mut state = (**state).clone();
+                state.set_rules(profile, profile.default_lies());
+                step.change = Change::Become(Arc::new(state));
+            }
+            step
+        };
+        History { base: Arc::new(base), steps: self.steps.iter().map(rule).collect() }
     }
 
     /// The same history as if these syncs had been answered with yes and not done. A sync changes nothing that a

@@ -1,44 +1,59 @@
 //! What a power loss leaves: the set of legal images of one state, and each image as a value.
 
+use std::sync::OnceLock;
+
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::hash::Hasher;
-use crate::legal;
+use crate::legal::{self, Plan};
 use crate::node::{Ino, Node, ROOT};
-use crate::profile::Profile;
 use crate::state::State;
 
-/// The images that a power loss could leave of a disk in one state.
+/// The images that a power loss could leave of a disk in one state, numbered from 0.
 pub struct Images {
     state: State,
+    plan: OnceLock<Plan>,
 }
 
 impl Images {
     pub(crate) fn new(state: State) -> Images {
-        Images { state }
+        Images { state, plan: OnceLock::new() }
     }
 
     pub(crate) fn into_state(self) -> State {
         self.state
     }
 
-    /// The same state under another profile: what was synced on the way here stays as durable as it was.
-    pub fn under(&self, profile: Profile) -> Images {
-        let mut state = self.state.clone();
-        state.set_rules(profile, profile.default_lies());
-        Images { state }
+    fn plan(&self) -> &Plan {
+        self.plan.get_or_init(|| Plan::new(&self.state))
     }
 
-    /// One of them, drawn from a seed: the same seed draws the same image.
+    /// How many choices there are; `u128::MAX` where there are more. Choices that come to the same bytes are mostly
+    /// counted once, but not always: [`Image::hash`] tells.
+    pub fn count(&self) -> u128 {
+        self.plan().count()
+    }
+
+    /// The image of a number; none from `count` on. What images have in common is built once.
+    pub fn nth(&self, index: u128) -> Option<Image> {
+        (index < self.count()).then(|| Image { state: self.plan().nth(&self.state, index) })
+    }
+
+    /// All of them, in a fixed order. Look at `count` first.
+    pub fn all(&self) -> impl Iterator<Item = Image> + '_ {
+        (0..self.count()).map(|index| Image { state: self.plan().nth(&self.state, index) })
+    }
+
+    /// One of them, drawn from a seed: the same seed draws the same image, and each image can be drawn. Draws favour
+    /// what real crashes leave: nothing, everything, what came first, everything but a few holes.
     pub fn draw(&self, seed: u64) -> Image {
         Image { state: legal::draw(&self.state, &mut ChaCha8Rng::seed_from_u64(seed)) }
     }
 
-    /// What a crash of the process alone leaves: the cache survives. Not a power loss's image; nothing is pending on
-    /// it afterwards that was not before.
+    /// What a crash of the process alone leaves: the cache survives, and what is pending stays pending.
     pub fn process_crash(&self) -> Image {
         Image { state: self.state.clone() }
     }

@@ -1,41 +1,156 @@
-//! Which images a power loss may leave.
+//! Which images a power loss may leave: every one of them by number, or one at random.
+//!
+//! An image is one choice for the names ([`names`]) and one for the data of each file that a name leads to and that has
+//! anything pending ([`data`]). Both depend on the profile; the crate page says how, and why.
 
-use std::collections::BTreeMap;
+pub(crate) mod data;
+pub(crate) mod names;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
-use crate::node::{DirNode, FileNode, Ino, Node, ROOT, set_entry};
+use crate::node::{Ino, Node, Seq};
 use crate::state::State;
+use data::FilePlan;
+use names::{NameChoices, Tree};
+
+/// More name choices than this are not gone through one by one to find those that come to the same.
+const EXACT_TREES: u128 = 4096;
+
+/// The legal images of a state, numbered.
+pub(crate) struct Plan {
+    names: NameChoices,
+    files: BTreeMap<Ino, FilePlan>,
+    /// The distinct trees of names, each with the number of images before it; none where there are too many.
+    trees: Option<Vec<(u128, Tree)>>,
+    count: u128,
+}
+
+impl Plan {
+    pub(crate) fn new(state: &State) -> Plan {
+        let names = NameChoices::new(state);
+        let files: BTreeMap<Ino, FilePlan> = state
+            .dirty_files
+            .iter()
+            .filter_map(|ino| Some((*ino, FilePlan::new(state.file(*ino)?, state.profile))))
+            .collect();
+        if names.count() > EXACT_TREES {
+            let each = files.values().fold(names.count(), |all, file| all.saturating_mul(file.count()));
+            return Plan { names, files, trees: None, count: each };
+        }
+        let (mut trees, mut count, mut known) = (Vec::new(), 0_u128, BTreeSet::new());
+        for index in 0..names.count() {
+            let tree = Tree::new(state, &names.nth(state, index));
+            if known.insert(tree.hash()) {
+                let images = tree.pending.iter().map(|(ino, _)| files.get(ino).map_or(1, FilePlan::count));
+                let images = images.fold(1_u128, u128::saturating_mul);
+                trees.push((count, tree));
+                count = count.saturating_add(images);
+            }
+        }
+        Plan { names, files, trees: Some(trees), count }
+    }
+
+    pub(crate) fn count(&self) -> u128 {
+        self.count
+    }
+
+    /// The image of a number below `count`.
+    pub(crate) fn nth(&self, state: &State, index: u128) -> State {
+        match &self.trees {
+            Some(trees) => {
+                let which = trees.partition_point(|(before, _)| *before <= index) - 1;
+                let (before, tree) = &trees[which];
+                self.fill(state, tree, index - before)
+            }
+            None => {
+                let tree = Tree::new(state, &self.names.nth(state, index % self.names.count()));
+                self.fill(state, &tree, index / self.names.count())
+            }
+        }
+    }
+
+    fn fill(&self, state: &State, tree: &Tree, mut index: u128) -> State {
+        let mut nodes = tree.nodes.clone();
+        for (ino, links) in &tree.pending {
+            let Some(file) = state.file(*ino) else { continue };
+            let node = match self.files.get(ino) {
+                Some(plan) => {
+                    let own = index % plan.count();
+                    index /= plan.count();
+                    plan.node(file, own, *links)
+                }
+                None => data::settled(file, file.durable.clone(), *links),
+            };
+            nodes.insert(*ino, node);
+        }
+        state.settled(nodes)
+    }
+}
+
+/// How a draw chooses. Choosing each sector by itself would hardly ever keep everything, nothing, or what came first,
+/// and those are the images that real crashes leave; each style can be met, and [`Style::Mixed`] reaches every image.
+#[derive(Clone, Copy)]
+pub(crate) enum Style {
+    /// Nothing that was pending is kept.
+    Nothing,
+    /// Everything is.
+    Everything,
+    /// What was asked for up to a moment is.
+    Until(Seq),
+    /// Nearly everything is.
+    Holes,
+    /// Each thing is, or is not.
+    Mixed,
+}
+
+impl Style {
+    fn draw(moment: Seq, rng: &mut impl Rng) -> Style {
+        match rng.random_range(0..8) {
+            0 => Style::Nothing,
+            1 => Style::Everything,
+            2 | 3 => Style::Until(moment),
+            4 | 5 => Style::Holes,
+            _ => Style::Mixed,
+        }
+    }
+
+    /// Which of `versions` (by the time each came to be, the first being what is durable) is kept.
+    pub(crate) fn pick(self, versions: &[Seq], rng: &mut impl Rng) -> usize {
+        let last = versions.len() - 1;
+        match self {
+            Style::Nothing => 0,
+            Style::Everything => last,
+            Style::Until(moment) => versions.partition_point(|seq| *seq <= moment).saturating_sub(1),
+            Style::Holes if rng.random_range(0..8) != 0 => last,
+            Style::Holes | Style::Mixed => rng.random_range(0..=last),
+        }
+    }
+}
 
 /// One legal image.
 pub(crate) fn draw(state: &State, rng: &mut impl Rng) -> State {
-    let mut nodes: BTreeMap<Ino, Arc<Node>> = BTreeMap::new();
-    let mut todo = vec![(ROOT, ROOT)];
-    let cut = rng.random_range(0..=state.seq);
-    while let Some((ino, parent)) = todo.pop() {
-        match state.nodes.get(&ino).map(|n| &**n) {
-            Some(Node::Dir(dir)) => {
-                let mut entries = dir.durable.clone();
-                for op in dir.log.iter().take_while(|op| op.seq <= cut) {
-                    set_entry(&mut entries, &op.name, op.target);
-                }
-                todo.extend(entries.values().map(|child| (*child, ino)));
-                let dir = DirNode { seen: entries.clone(), durable: entries, log: Vec::new(), parent };
-                nodes.insert(ino, Arc::new(Node::Dir(dir)));
-            }
-            Some(Node::File(file)) => {
-                let mut content = file.durable.clone();
-                for op in file.log.iter().take_while(|op| op.seq <= cut) {
-                    op.apply(&mut content);
-                }
-                let mut node = FileNode::settled(content);
-                node.bad_sectors = file.bad_sectors.clone();
-                node.links = 1;
-                nodes.insert(ino, Arc::new(Node::File(node)));
-            }
-            None => {}
+    let moment = rng.random_range(earliest(state)..=state.seq);
+    let (for_names, for_data) = (Style::draw(moment, rng), Style::draw(moment, rng));
+    let tree = Tree::new(state, &names::draw(state, for_names, rng));
+    let mut nodes = tree.nodes.clone();
+    for (ino, links) in &tree.pending {
+        if let Some(file) = state.file(*ino) {
+            let content = data::draw(file, state.profile, for_data, rng);
+            nodes.insert(*ino, data::settled(file, content, *links));
         }
     }
     state.settled(nodes)
 }
+
+/// When the first thing that is pending was asked for.
+fn earliest(state: &State) -> Seq {
+    let names = state.dirty_dirs.iter().filter_map(|ino| state.dir(*ino)?.log.first().map(|op| op.seq));
+    let data = state.dirty_files.iter().filter_map(|ino| state.file(*ino)?.log.first().map(|op| op.seq));
+    names.chain(data).min().unwrap_or(state.seq).saturating_sub(1)
+}
+
+/// A shared inode.
+pub(crate) type Shared = Arc<Node>;

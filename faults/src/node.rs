@@ -72,6 +72,11 @@ impl FileNode {
         FileNode { seen: content.clone(), durable: content, error_told: true, ..FileNode::default() }
     }
 
+    /// Nothing is pending, and cache and medium agree.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.log.is_empty() && self.differs.is_empty() && !self.young && self.errors == 0
+    }
+
     pub(crate) fn write(&mut self, seq: Seq, position: u64, data: &Arc<[u8]>) {
         if data.is_empty() {
             return;
