@@ -2,6 +2,7 @@
 
 mod bench;
 mod consume;
+mod dump;
 mod offsets;
 mod output;
 mod produce;
@@ -9,6 +10,7 @@ mod quantity;
 mod resume;
 mod serve;
 mod topic;
+mod verify;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,6 +53,10 @@ enum Command {
     Consume(consume::Args),
     /// Print where partitions begin and end, or where a time is in them
     Offsets(offsets::Args),
+    /// Print a log file, an index file or a partition's directory, decoded; needs no server
+    Dump(dump::Args),
+    /// Check every file of a data directory and change none; needs no server
+    Verify(verify::Args),
     /// Measure a server, or this machine
     #[command(subcommand)]
     Bench(bench::Command),
@@ -84,6 +90,8 @@ enum Stop {
     OutputClosed,
     /// Something to be told.
     Because(String),
+    /// Everything has been told already.
+    Told,
 }
 
 impl From<String> for Stop {
@@ -119,10 +127,13 @@ pub fn main() -> ExitCode {
         Command::Produce(args) => on_one_thread(produce::run(args)),
         Command::Consume(args) => on_one_thread(consume::run(args)),
         Command::Offsets(args) => on_one_thread(offsets::run(args)),
+        Command::Dump(args) => dump::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Bench(command) => bench::run(command),
     };
     match result {
         Ok(()) | Err(Stop::OutputClosed) => ExitCode::SUCCESS,
+        Err(Stop::Told) => ExitCode::FAILURE,
         Err(Stop::Because(why)) => {
             eprintln!("broker: {why}");
             ExitCode::FAILURE

@@ -29,13 +29,21 @@ use crate::metrics::{Kind, Metrics};
 use crate::partition::{Fetched, Partition};
 use crate::units::Offset;
 use crate::wire::proto::{self, request};
-use crate::wire::{self, Frame, PREFIX_BYTES, Produce};
+use crate::wire::{self, ConsumeEncoder, Frame, PREFIX_BYTES, Produce};
 
-/// How much is asked of the socket at once, and the longest request that needs no share of the common buffer.
+/// How much is asked of the socket at once, and the longest request that needs no share of the common buffer. A
+/// connection that fills it is asked for more, up to four times as much.
 const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 4 * READ_BYTES;
+
+/// A connection that is silent for this long keeps no memory.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Answers are sent when there are this many bytes of them, even where more are ready.
-const SEND_BYTES: usize = 64 << 10;
+const SEND_BYTES: usize = 128 << 10;
+
+/// A consume answer longer than this is sent in pieces. Large ones: each write of a socket wakes the reader.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// How many answers, those of a run of produces counting as one, wait to be sent at most.
 const ANSWERS: usize = 256;
@@ -115,6 +123,8 @@ struct Executor<'a, S, D: Disk> {
     stream: ReadHalf<S>,
     context: &'a Context<D>,
     input: BytesMut,
+    /// How much to ask of the socket next time.
+    read_bytes: usize,
     /// Finds produces in `input`.
     find: Produce,
     /// The produces that are being gathered.
@@ -132,6 +142,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             stream,
             context,
             input: BytesMut::new(),
+            read_bytes: READ_BYTES,
             find: Produce::default(),
             run: Box::default(),
             batches: Batches::default(),
@@ -163,8 +174,9 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 0 => (begun + context.limits.idle, "idle"),
                 _ => (begun + context.limits.frame_time, "slow"),
             };
+            let mut until = deadline.min(begun + SILENCE);
             loop {
-                let read = timeout_at(deadline, self.read());
+                let read = timeout_at(until, self.read());
                 let read = tokio::select! {
                     biased;
                     () = &mut stopped => return self.stop().await,
@@ -177,6 +189,10 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                     Ok(Ok(_)) if before == 0 => break,
                     Ok(Ok(_)) => {}
                     Ok(Err(e)) => return Err(e),
+                    Err(_) if until < deadline => {
+                        self.release();
+                        until = deadline;
+                    }
                     Err(_) if self.is_busy() && before == 0 => break,
                     Err(_) => return self.timed_out(whose).await,
                 }
@@ -187,8 +203,21 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     /// Reads once. A frame that is longer than the buffer makes the buffer grow with the bytes that come, not with those
     /// that are announced.
     async fn read(&mut self) -> io::Result<usize> {
-        self.input.reserve(READ_BYTES.max(self.input.len()));
-        self.stream.read_buf(&mut self.input).await
+        self.input.reserve(self.read_bytes.max(self.input.len()));
+        let n = self.stream.read_buf(&mut self.input).await?;
+        if n >= self.read_bytes {
+            self.read_bytes = READ_BYTES_MAX;
+        }
+        Ok(n)
+    }
+
+    /// Gives back the memory of a connection that says nothing.
+    fn release(&mut self) {
+        if self.input.is_empty() {
+            (self.input, self.read_bytes) = (BytesMut::new(), READ_BYTES);
+        }
+        self.batches = Batches::default();
+        self.find = Produce::default();
     }
 
     /// Whether there is something to do: a whole frame, or one that has to be refused.
@@ -207,9 +236,6 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             return None;
         };
         if len <= READ_BYTES {
-            if self.input.is_empty() && self.input.capacity() > 2 * READ_BYTES {
-                self.input = BytesMut::new();
-            }
             return None;
         }
         self.context.buffer.clone().acquire_many_owned(permits(len)).await.ok()
@@ -419,7 +445,11 @@ where
                 run.encode(&mut output, &context.metrics);
             }
             What::Consumed(fetched) => {
-                wire::encode_consumed(&mut output, &fetched.bytes, fetched.range.start, fetched.range.end);
+                let (start, end) = (fetched.range.start, fetched.range.end);
+                let mut encoder = ConsumeEncoder::begin(&mut output, &fetched.bytes, start, end);
+                while !encoder.go_on(&mut output, PIECE_BYTES) {
+                    flush(&mut stream, &mut output, context.limits.write_time).await?;
+                }
             }
             What::Other(response) => wire::put(&mut output, &response),
         }

@@ -138,13 +138,27 @@ impl<D: Disk> Run<D> {
         }
 
         // From here on nothing is refused: the request is in the run whole.
+        let only = partition.or((topic.partition_count() == 1).then_some(0));
         if self.shares.is_empty() {
             // So that no part's last share is one of this request.
             self.shares.push(Share { place: 0, first: 0, count: 0 });
         }
         let (first_share, first_route) = (self.shares.len(), self.routes.len());
+        if let Some(number) = only {
+            let place = self.place(&topic, batches, number)?;
+            let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+            let part = &mut self.parts[place];
+            self.shares.push(Share { place, first: part.batch.len() as u64, count });
+            let before = part.batch.byte_len();
+            records.for_each(|(key, value)| part.batch.push(key, value));
+            self.bytes += part.batch.byte_len() - before;
+            return Ok(Request::Appended {
+                shares: first_share..first_share + 1,
+                routes: first_route..first_route,
+            });
+        }
         for (key, value) in records {
-            let number = partition.unwrap_or_else(|| topic.route(key));
+            let number = topic.route(key);
             let place = self.place(&topic, batches, number)?;
             let part = &mut self.parts[place];
             if part.share < first_share {

@@ -19,29 +19,89 @@ const RECORD_TIMESTAMP: u8 = 2 << 3;
 const RECORD_KEY: u8 = 3;
 const RECORD_VALUE: u8 = 4;
 
-/// Adds a frame with a consume answer to `out`. `log` is whole records that were checked when they were read.
-pub fn encode_consumed(out: &mut Vec<u8>, log: &[u8], log_start: Offset, log_end: Offset) {
-    let records_len: usize = record::trusted(log).map(|found| field_len(record_len(&found))).sum();
-    let body = records_len + number_len(log_start.get()) + number_len(log_end.get());
+/// Writes a frame with a consume answer, piece by piece, so that a large one can be sent while it is written.
+#[derive(Debug)]
+pub struct ConsumeEncoder<'a> {
+    /// Whole records that were checked when they were read.
+    log: &'a [u8],
+    log_start: Offset,
+    log_end: Offset,
+}
 
-    put_prefix(out, field_len(body));
-    out.reserve(field_len(body));
-    out.push(RESPONSE_CONSUME);
-    put_varint(out, body as u64);
-    for found in record::trusted(log) {
-        out.push(RECORD);
-        put_varint(out, record_len(&found) as u64);
-        put_number(out, RECORD_OFFSET, found.offset.get());
-        put_number(out, RECORD_TIMESTAMP, found.timestamp.get());
-        if let Some(key) = found.key {
-            put_field(out, RECORD_KEY, key);
+impl<'a> ConsumeEncoder<'a> {
+    /// Adds the beginning of the frame to `out`. `log` is whole records that were checked when they were read.
+    pub fn begin(out: &mut Vec<u8>, log: &'a [u8], log_start: Offset, log_end: Offset) -> Self {
+        let records_len: usize = record::trusted(log).map(|found| field_len(record_len(&found))).sum();
+        let body = records_len + number_len(log_start.get()) + number_len(log_end.get());
+        put_prefix(out, field_len(body));
+        out.push(RESPONSE_CONSUME);
+        put_varint(out, body as u64);
+        Self { log, log_start, log_end }
+    }
+
+    /// Goes on until `out` has this many bytes. `true`: the frame is complete.
+    pub fn go_on(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        out.reserve(bytes.min(2 * self.log.len()).saturating_sub(out.len()) + READ_AHEAD);
+        let mut records = record::trusted(self.log);
+        while out.len() < bytes {
+            let Some(found) = records.next() else {
+                self.log = &[];
+                put_number(out, LOG_START, self.log_start.get());
+                put_number(out, LOG_END, self.log_end.get());
+                return true;
+            };
+            put_record(out, &found);
+            self.log = &self.log[found.len()..];
         }
-        if !found.value.is_empty() {
-            put_field(out, RECORD_VALUE, found.value);
+        false
+    }
+}
+
+/// Room for a record over the bound of a piece.
+const READ_AHEAD: usize = 4 << 10;
+
+fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
+    let mut head = Head { bytes: [0; 40], len: 0 };
+    head.push(RECORD);
+    head.varint(record_len(found) as u64);
+    for (tag, number) in [(RECORD_OFFSET, found.offset.get()), (RECORD_TIMESTAMP, found.timestamp.get())] {
+        if number != 0 {
+            head.push(tag);
+            head.varint(number);
         }
     }
-    put_number(out, LOG_START, log_start.get());
-    put_number(out, LOG_END, log_end.get());
+    if let Some(key) = found.key {
+        out.extend_from_slice(&head.bytes[..head.len]);
+        put_field(out, RECORD_KEY, key);
+        head.len = 0;
+    }
+    if !found.value.is_empty() {
+        head.push(RECORD_VALUE << 3 | 2);
+        head.varint(found.value.len() as u64);
+    }
+    out.extend_from_slice(&head.bytes[..head.len]);
+    out.extend_from_slice(found.value);
+}
+
+/// What comes before a record's bytes, gathered to be added at once: 34 bytes at most.
+struct Head {
+    bytes: [u8; 40],
+    len: usize,
+}
+
+impl Head {
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push((value & 0x7f) as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push((value & 0x7f) as u8);
+    }
 }
 
 fn record_len(found: &Found<'_>) -> usize {
@@ -139,6 +199,7 @@ mod tests {
         fn an_answer_is_encoded_as_prost_encodes_it(
             records in proptest::collection::vec(record(), 0..5),
             (log_start_offset, log_end_offset) in (0..2000u64, any::<u64>()),
+            mut piece in 1..2000usize,
         ) {
             let mut log = Vec::new();
             for r in &records {
@@ -147,7 +208,11 @@ mod tests {
                 record::seal(&mut log[start..], Offset::new(r.offset), Timestamp::from_millis(r.timestamp_ms));
             }
             let mut frame = Vec::new();
-            encode_consumed(&mut frame, &log, Offset::new(log_start_offset), Offset::new(log_end_offset));
+            let (start, end) = (Offset::new(log_start_offset), Offset::new(log_end_offset));
+            let mut encoder = ConsumeEncoder::begin(&mut frame, &log, start, end);
+            while !encoder.go_on(&mut frame, piece) {
+                piece += piece;
+            }
 
             let consumed = proto::ConsumeResponse { records: records.clone(), log_start_offset, log_end_offset };
             let message = proto::Response::from(proto::response::Kind::Consume(consumed)).encode_to_vec();

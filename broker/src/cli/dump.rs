@@ -1,0 +1,142 @@
+//! `broker dump`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use broker::disk::DiskFile;
+use broker::files::{self, Kind, Name};
+use broker::index::{ENTRY_BYTES, Entry};
+use broker::scan::Window;
+use broker::units::Offset;
+
+use super::output::Output;
+use super::{Stop, quantity};
+
+/// Bytes of a key or value that are shown without --full.
+const SHOWN_BYTES: usize = 64;
+
+/// Print a log file, an index file or a partition's directory, decoded; needs no server
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  broker dump data/orders/1                                  all files of a partition
+  broker dump data/orders/1/00000000000000000000.log         record by record
+  broker dump data/orders/1/00000000000000000000.index       entry by entry")]
+pub struct Args {
+    /// A .log, .index or .timeindex file, or a partition's directory
+    path: PathBuf,
+    /// Show keys and values whole
+    #[arg(long)]
+    full: bool,
+}
+
+pub fn run(args: &Args) -> Result<(), Stop> {
+    let mut output = Output::new();
+    let cannot = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    if !args.path.is_dir() {
+        dump(&args.path, args, &mut output)?;
+        return output.flush();
+    }
+    let entries = fs::read_dir(&args.path).map_err(|e| cannot(&args.path, e))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| cannot(&args.path, e))?;
+        names.extend(entry.file_name().into_string().ok());
+    }
+    names.sort();
+    names.retain(|name| matches!(files::parse(name), Name::Segment(..)));
+    if names.is_empty() {
+        let path = args.path.display();
+        return Err(Stop::Because(format!(
+            "{path} has no segments; give a partition's directory: DATA/TOPIC/NUMBER"
+        )));
+    }
+    // A segment's log comes before its indexes.
+    names.sort_by_key(|name| match files::parse(name) {
+        Name::Segment(base, kind) => (base, kind as u8),
+        _ => (Offset::ZERO, 0),
+    });
+    for name in names {
+        dump(&args.path.join(name), args, &mut output)?;
+    }
+    output.flush()
+}
+
+fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let kind = match files::parse(name) {
+        Name::Segment(_, kind) => kind,
+        // A copy under another name.
+        _ if name.ends_with(".timeindex") => Kind::TimeIndex,
+        _ if name.ends_with(".index") => Kind::Index,
+        _ => Kind::Log,
+    };
+    let opened = File::open(path).and_then(|file| Ok((DiskFile::len(&file)?, file)));
+    let (len, file) = opened.map_err(|e| format!("{}: {e}", path.display()))?;
+    output.line(format_args!("{}  {}", path.display(), quantity::show_bytes(len)))?;
+    match kind {
+        Kind::Log => log(&file, len, args.full, output),
+        Kind::Index => index(&file, len, "offset", "byte", output),
+        Kind::TimeIndex => index(&file, len, "time", "offset", output),
+    }
+    .map_err(|stop| match stop {
+        Stop::Because(why) => Stop::Because(format!("{}: {why}", path.display())),
+        stop => stop,
+    })
+}
+
+fn log(file: &File, len: u64, full: bool, output: &mut Output) -> Result<(), Stop> {
+    let mut window = Window::new(file, len);
+    let mut at = 0;
+    while at < len {
+        let invalid = match window.record(at).map_err(|e| e.to_string())? {
+            Ok(found) => {
+                let key = found.key.map_or_else(|| "no key".into(), |key| format!("key {}", show(key, full)));
+                let value = show(found.value, full);
+                output.line(format_args!(
+                    "  offset {}  byte {at}  {} B  time {}  {key}  value {value}",
+                    found.offset,
+                    found.len(),
+                    found.timestamp
+                ))?;
+                at += found.len() as u64;
+                continue;
+            }
+            Err(invalid) => invalid,
+        };
+        let next = match window.look_forward(at).map_err(|e| e.to_string())? {
+            Ok(Some((next, _))) => next,
+            Ok(None) => len,
+            Err(unsure) => unsure,
+        };
+        let behind = if next == len { "nothing valid behind them" } else { "a record behind them" };
+        output.line(format_args!("  byte {at}: {} bytes are no record, {behind}: {invalid}", next - at))?;
+        at = next;
+    }
+    Ok(())
+}
+
+fn index(file: &File, len: u64, key: &str, value: &str, output: &mut Output) -> Result<(), Stop> {
+    let mut window = Window::new(file, len);
+    let mut at = 0;
+    while at < len {
+        let bytes = window.bytes(at, ENTRY_BYTES).map_err(|e| e.to_string())?;
+        let bytes = &bytes[..bytes.len().min(ENTRY_BYTES)];
+        match Entry::decode(bytes) {
+            Some(entry) => output.line(format_args!("  {key} {} → {value} {}", entry.key, entry.value))?,
+            None => output.line(format_args!("  byte {at}: no entry: {}", super::consume::hex(bytes)))?,
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(())
+}
+
+/// Text in quotes, with what is not text escaped.
+fn show(bytes: &[u8], full: bool) -> String {
+    let shown = if full { bytes } else { &bytes[..bytes.len().min(SHOWN_BYTES)] };
+    let rest = match bytes.len() - shown.len() {
+        0 => String::new(),
+        n => format!("… and {n} bytes"),
+    };
+    format!("\"{}\"{rest}", shown.escape_ascii())
+}

@@ -1,0 +1,257 @@
+//! The program, as people use it.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use common::process::{Process, broker, complaint, run, text};
+
+fn lines(n: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for i in 0..n {
+        // Lines of many lengths, among them empty ones, and bytes that are not text.
+        match i % 17 {
+            0 => {}
+            1 => text.extend_from_slice(b"\xff\x00\r"),
+            k => text.extend_from_slice(format!("line {i} {}", "abcdefghij".repeat(k)).as_bytes()),
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
+#[test]
+fn the_commands_of_the_first_page_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    assert_eq!(
+        server.output(&["topic", "create", "orders", "--partitions", "3"]),
+        "created orders with 3 partitions\n"
+    );
+    assert_eq!(server.output(&["produce", "orders", "--key", "user-1", "hello"]), "orders/1 offset 0\n");
+    assert_eq!(server.output(&["produce", "orders", "--key", "user-1", ""]), "orders/1 offset 1\n");
+    assert_eq!(server.output(&["consume", "orders", "--all"]), "hello\n\n");
+    let json = server.output(&["consume", "orders", "--partition", "1", "--from", "0", "--format", "json"]);
+    let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["key"], &first["value"], &first["offset"]),
+        (&"user-1".into(), &"hello".into(), &0.into())
+    );
+    assert_eq!(server.output(&["topic", "list"]), "orders  3 partitions\n");
+    assert!(server.output(&["topic", "show", "orders"]).contains("1          0      2     2"));
+    assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "latest"]), "2\n");
+    assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "@0"]), "0\n");
+    assert_eq!(server.output(&["topic", "delete", "orders"]), "deleted orders\n");
+    assert_eq!(server.output(&["topic", "list"]), "");
+}
+
+#[test]
+fn keys_are_split_from_lines_and_partitions_are_merged_by_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t", "--partitions", "3"]);
+    let input: String = (0..50).map(|i| format!("user-{}:value {i}:x\n", i % 5)).collect();
+    text(&server.run_with(
+        &["produce", "t", "--key-separator", ":", "--batch", "1", "--in-flight", "1"],
+        input.as_bytes(),
+    ));
+    let json = server.output(&["consume", "t", "--format", "json"]);
+    let records: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 50);
+    let times: Vec<_> = records.iter().map(|r| r["timestamp_ms"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "merged by time");
+    for key in ["user-0", "user-4"] {
+        let values: Vec<_> =
+            records.iter().filter(|r| r["key"] == key).map(|r| r["value"].as_str().unwrap()).collect();
+        let start: usize = key[5..].parse().unwrap();
+        let expected: Vec<_> = (start..50).step_by(5).map(|i| format!("value {i}:x")).collect();
+        assert_eq!(values, expected, "the order of one key is that of its lines");
+    }
+    assert_eq!(server.output(&["consume", "t", "--count", "7"]).lines().count(), 7);
+}
+
+#[test]
+fn a_file_comes_back_byte_for_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &["--segment-bytes", "1MiB"]);
+    server.output(&["topic", "create", "t"]);
+    let file = lines(100_000);
+    let produced = server.run_with(&["produce", "t"], &file);
+    assert_eq!(String::from_utf8_lossy(&produced.stderr), "100000 lines acknowledged\n");
+    let consumed = server.run(&["consume", "t"]);
+    assert!(consumed.stdout == file, "the bytes are those of the file");
+}
+
+/// Killed half way and started again: the producer goes on, and no line is missing or there twice.
+#[test]
+fn a_file_comes_back_byte_for_byte_through_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Process::start(&data, &["--segment-bytes", "1MiB"]);
+    let addr = server.addr.clone();
+    server.output(&["topic", "create", "t"]);
+    let file = lines(100_000);
+
+    let mut producer = broker()
+        .args(["produce", "t", "--batch", "100", "--retry", "60s", "--addr", &addr])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = producer.stdin.take().unwrap();
+    let (half, rest) = file.split_at(file.len() / 2);
+    stdin.write_all(half).unwrap();
+    server.kill();
+    let feeder = std::thread::spawn({
+        let rest = rest.to_vec();
+        move || stdin.write_all(&rest).unwrap()
+    });
+    let server = Process::start_at(&data, &addr, &["--segment-bytes", "1MiB"]);
+    feeder.join().unwrap();
+    let mut said = String::new();
+    producer.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(producer.wait().unwrap().success(), "{said}");
+    assert!(said.ends_with("100000 lines acknowledged\n"), "{said}");
+    assert!(server.run(&["consume", "t"]).stdout == file, "the bytes are those of the file; {said}");
+}
+
+/// A producer that gives up says how far it came, and another goes on from there.
+#[test]
+fn a_producer_that_gives_up_says_where_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Process::start(&data, &["--max-record-bytes", "1000"]);
+    server.output(&["topic", "create", "t"]);
+    let (head, tail) = (lines(500), lines(300));
+    let mut file = [&head[..], "x".repeat(2000).as_bytes(), b"\n", &tail].concat();
+    let why = complaint(&server.run_with(&["produce", "t", "--batch", "100", "--in-flight", "1"], &file));
+    assert!(why.contains("lines 501 to 600 were refused") && why.contains("500 lines acknowledged"), "{why}");
+    assert!(why.contains("--skip 500"), "{why}");
+
+    let long = head.len()..head.len() + 2000;
+    file.drain(long);
+    text(&server.run_with(&["produce", "t", "--skip", "500"], &file));
+    assert!(server.run(&["consume", "t"]).stdout == file);
+}
+
+#[test]
+fn an_ordinary_restart_says_nothing_alarming_and_a_second_server_is_told_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "t"]);
+    text(&server.run_with(&["produce", "t"], &lines(1000)));
+    let second = broker().args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data).output().unwrap();
+    assert!(complaint(&second).contains("another process has this data directory"), "{second:?}");
+    let (status, first) = server.stop();
+    assert!(status.success());
+
+    let (status, again) = Process::start(&data, &[]).stop();
+    assert!(status.success());
+    assert!(again.contains("opened after a clean stop: 1 partitions, 1000 records"), "{again}");
+    for said in [first, again] {
+        let said = said.to_lowercase();
+        for word in ["error", "warn", "fail", "corrupt", "damage", "lost", "panic", "unclean", "cut"] {
+            assert!(!said.contains(word), "{word:?} in an ordinary run: {said}");
+        }
+    }
+}
+
+#[test]
+fn complaints_say_what_where_and_what_to_do() {
+    let nobody = run("127.0.0.1:1", &["topic", "list"], b"");
+    let why = complaint(&nobody);
+    assert!(why.contains("127.0.0.1:1") && why.contains("broker serve"), "{why}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    let why = complaint(&server.run(&["produce", "nope", "v"]));
+    assert!(why.contains("nope") && why.contains("topic create"), "{why}");
+    let why = complaint(&server.run(&["consume", "nope"]));
+    assert!(why.contains("nope"), "{why}");
+    server.output(&["topic", "create", "t", "--partitions", "2"]);
+    let why = complaint(&server.run(&["consume", "t", "--partition", "2"]));
+    assert!(why.contains("has no partition 2"), "{why}");
+    let usage = server.run(&["consume", "t", "--from", "yesterday"]);
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    text(&server.run_with(&["produce", "t"], &lines(50_000)));
+    let mut consumer = broker()
+        .args(["consume", "t", "--addr", &server.addr])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut some = [0; 100];
+    consumer.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = consumer.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_follower_gets_what_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    for (topic, partitions) in [("one", "1"), ("three", "3")] {
+        server.output(&["topic", "create", topic, "--partitions", partitions]);
+        server.output(&["produce", topic, "before"]);
+        let mut follower = broker()
+            .args(["consume", topic, "--follow", "--count", "3", "--addr", &server.addr])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = follower.stdout.take().unwrap();
+        let mut first = [0; 7];
+        out.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"before\n");
+        server.output(&["produce", topic, "second"]);
+        server.output(&["produce", topic, "third"]);
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        let mut rest: Vec<_> = rest.lines().collect();
+        rest.sort_unstable();
+        assert_eq!(rest, ["second", "third"]);
+        assert!(follower.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn metrics_and_health_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = broker()
+        .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
+        .arg(dir.path().join("data"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let addr = loop {
+        let mut line = String::new();
+        assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it says where");
+        if let Some((_, rest)) = line.split_once("metrics at http://") {
+            break rest.split('/').next().unwrap().to_owned();
+        }
+    };
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&addr).unwrap();
+        write!(stream, "{path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(get("GET /health").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(get("GET /metrics").contains("\nbroker_recovery_partitions 0\n"));
+    assert!(get("GET /other").starts_with("HTTP/1.1 404 "));
+    assert!(get("POST /metrics").starts_with("HTTP/1.1 400 "));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

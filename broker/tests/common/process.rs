@@ -1,0 +1,119 @@
+//! The program `broker`, as a process.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A running `broker serve`. Killed when it is dropped.
+pub struct Process {
+    child: Child,
+    pub addr: String,
+}
+
+pub fn broker() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_broker"));
+    command.env_remove("BROKER_ADDR").env_remove("BROKER_LOG");
+    command
+}
+
+impl Process {
+    pub fn start(data: &Path, args: &[&str]) -> Self {
+        Self::start_at(data, "127.0.0.1:0", args)
+    }
+
+    pub fn start_at(data: &Path, listen: &str, args: &[&str]) -> Self {
+        let mut child = broker()
+            .args(["serve", "--listen", listen, "--data"])
+            .arg(data)
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it can be read");
+        let Some(addr) = line.trim().strip_prefix("listening on ") else {
+            let mut why = String::new();
+            child.stderr.take().expect("piped").read_to_string(&mut why).expect("it can be read");
+            panic!("the server does not start: {line}{why}");
+        };
+        Self { child, addr: addr.to_owned() }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// SIGTERM, and what it said on standard error.
+    pub fn stop(mut self) -> (std::process::ExitStatus, String) {
+        self.signal("TERM");
+        let status = self.child.wait().expect("it ends");
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("it can be read");
+        (status, said)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let killed = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(killed.expect("kill is there").success());
+    }
+
+    /// Runs a command against it.
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.run_with(args, b"")
+    }
+
+    /// Runs a command against it, with this on standard input.
+    pub fn run_with(&self, args: &[&str], input: &[u8]) -> Output {
+        run(&self.addr, args, input)
+    }
+
+    /// What a command prints, which has to succeed.
+    pub fn output(&self, args: &[&str]) -> String {
+        text(&self.run(args))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command against a server.
+pub fn run(addr: &str, args: &[&str], input: &[u8]) -> Output {
+    let mut child = broker()
+        .args(args)
+        .env("BROKER_ADDR", addr)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // A command may end before it has read everything.
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("it ends");
+    feeder.join().expect("the feeder does not panic");
+    output
+}
+
+/// What a command printed, which has succeeded.
+pub fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("it prints UTF-8")
+}
+
+/// What a command complained of, which has failed.
+pub fn complaint(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr.clone()).expect("it complains in UTF-8")
+}

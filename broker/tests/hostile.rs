@@ -1,0 +1,477 @@
+//! No client can make the server panic, hang, hold more than its limits, or stop serving the others.
+
+mod common;
+
+use std::time::Duration;
+
+use broker::client::{At, Fetch};
+use broker::error::Code;
+use broker::server::Limits;
+use broker::settings::Settings;
+use broker::settings::TopicSettings;
+use broker::units::Offset;
+use broker::wire::proto::{self, ErrorCode, request, response};
+use bytes::Bytes;
+use common::{LONG, Raw, Server, consume, frame_of, framed, keyed, ok, produce, record, refused, values};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use prost::Message;
+use tokio::io::AsyncWriteExt;
+
+const SHORT: Duration = Duration::from_millis(150);
+
+/// A small server, and limits that are reached soon.
+fn limits() -> Limits {
+    Limits { frame_bytes: 4096, ..Limits::default() }
+}
+
+async fn assert_serves(server: &Server) {
+    let placed = server.client().produce("t", Some(0), record("still here")).await;
+    assert!(matches!(placed, broker::client::Outcome::Acknowledged(_)), "others are served: {placed:?}");
+}
+
+#[tokio::test]
+async fn a_length_over_the_limit_is_refused_before_anything_is_reserved() {
+    let server = Server::with_limits(limits()).await;
+    server.topic("t", 1).await;
+    for prefix in [4097u32, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, u32::from_be_bytes(*b"GET "), 0x1603_0100]
+    {
+        let mut raw = server.connect().await;
+        raw.send(&prefix.to_be_bytes()).await;
+        assert_eq!(raw.error().await, ErrorCode::FrameTooLarge, "{prefix:#x}");
+        raw.assert_closed().await;
+    }
+    for prefix in [1u32, 4095, 4096] {
+        let mut raw = server.connect().await;
+        raw.send(&prefix.to_be_bytes()).await;
+        raw.send(&vec![0; prefix as usize]).await;
+        assert_eq!(raw.error().await, ErrorCode::InvalidRequest, "{prefix}: no message is made of zeros");
+        raw.request(request::Kind::ListTopics(proto::ListTopicsRequest {})).await;
+        assert!(
+            matches!(raw.answer().await, Some(response::Kind::ListTopics(_))),
+            "the frame was whole: it goes on"
+        );
+    }
+    assert_serves(&server).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_empty_message_is_an_error_and_the_connection_goes_on() {
+    let server = Server::start().await;
+    let mut raw = server.connect().await;
+    raw.send(&frame_of(b"")).await;
+    assert_eq!(raw.error().await, ErrorCode::InvalidRequest);
+    raw.request(request::Kind::ListTopics(proto::ListTopicsRequest {})).await;
+    assert!(matches!(raw.answer().await, Some(response::Kind::ListTopics(_))));
+    server.stop().await;
+}
+
+fn any_request() -> impl Strategy<Value = request::Kind> {
+    let name = || prop_oneof![Just("t".to_owned()), "[a-z./é]{0,6}"];
+    let record = (proptest::option::of(any::<Vec<u8>>()), any::<Vec<u8>>())
+        .prop_map(|(key, value)| proto::NewRecord { key: key.map(Bytes::from), value: Bytes::from(value) });
+    let produce = (name(), proptest::option::of(0..4u32), proptest::collection::vec(record, 0..3))
+        .prop_map(|(topic, partition, records)| proto::ProduceRequest { topic, partition, records });
+    let consume =
+        (name(), 0..4u32, 0..9u64, any::<u32>()).prop_map(|(topic, partition, offset, max_bytes)| {
+            proto::ConsumeRequest { topic, partition, offset, max_bytes, max_wait_ms: 1 }
+        });
+    prop_oneof![
+        produce.prop_map(request::Kind::Produce),
+        consume.prop_map(request::Kind::Consume),
+        name().prop_map(|topic| request::Kind::ListPartitions(proto::ListPartitionsRequest { topic })),
+        name().prop_map(|topic| request::Kind::ListOffsets(proto::ListOffsetsRequest {
+            topic,
+            partition: 0,
+            at: None
+        })),
+        Just(request::Kind::ListTopics(proto::ListTopicsRequest {})),
+    ]
+}
+
+/// What one frame of a hostile client is.
+#[derive(Clone, Debug)]
+enum Hostile {
+    Valid(request::Kind),
+    /// A whole frame whose message was cut off.
+    Cut(request::Kind, prop::sample::Index),
+    /// A whole frame with a byte changed.
+    Changed(request::Kind, prop::sample::Index, u8),
+    /// A whole frame with bytes behind its message.
+    Trailing(request::Kind, Vec<u8>),
+    Noise(Vec<u8>),
+}
+
+fn hostile() -> impl Strategy<Value = Hostile> {
+    prop_oneof![
+        any_request().prop_map(Hostile::Valid),
+        (any_request(), any::<prop::sample::Index>()).prop_map(|(r, at)| Hostile::Cut(r, at)),
+        (any_request(), any::<prop::sample::Index>(), any::<u8>())
+            .prop_map(|(r, at, b)| Hostile::Changed(r, at, b)),
+        (any_request(), proptest::collection::vec(any::<u8>(), 1..4))
+            .prop_map(|(r, t)| Hostile::Trailing(r, t)),
+        proptest::collection::vec(any::<u8>(), 0..100).prop_map(Hostile::Noise),
+    ]
+}
+
+impl Hostile {
+    fn message(&self) -> Vec<u8> {
+        let encoded = |kind: &request::Kind| proto::Request::from(kind.clone()).encode_to_vec();
+        match self {
+            Hostile::Valid(kind) => encoded(kind),
+            Hostile::Cut(kind, at) => {
+                let mut message = encoded(kind);
+                message.truncate(at.index(message.len() + 1));
+                message
+            }
+            Hostile::Changed(kind, at, byte) => {
+                let mut message = encoded(kind);
+                if !message.is_empty() {
+                    let at = at.index(message.len());
+                    message[at] = *byte;
+                }
+                message
+            }
+            Hostile::Trailing(kind, more) => [encoded(kind), more.clone()].concat(),
+            Hostile::Noise(noise) => noise.clone(),
+        }
+    }
+}
+
+/// Each whole frame is answered once, whatever is in it, in whatever pieces it comes; and the others are served.
+#[test]
+fn each_whole_frame_gets_one_answer_whatever_is_in_it() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(async {
+        let server = Server::with_limits(limits()).await;
+        server.topic("t", 2).await;
+        server
+    });
+    let frames = proptest::collection::vec(hostile(), 1..12);
+    let cuts = proptest::collection::vec(any::<prop::sample::Index>(), 0..6);
+    let mut runner = TestRunner::new(Config { cases: 128, ..Config::default() });
+    runner
+        .run(&(frames, cuts), |(frames, cuts)| {
+            runtime.block_on(async {
+                let bytes: Vec<u8> = frames.iter().flat_map(|f| frame_of(&f.message())).collect();
+                let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+                cuts.extend([0, bytes.len()]);
+                cuts.sort_unstable();
+                let mut raw = server.connect().await;
+                for piece in cuts.windows(2) {
+                    raw.send(&bytes[piece[0]..piece[1]]).await;
+                    tokio::task::yield_now().await;
+                }
+                for frame in &frames {
+                    let answer = raw.answer().await;
+                    prop_assert!(answer.is_some(), "no answer to {frame:?}");
+                    if matches!(frame, Hostile::Valid(request::Kind::ListTopics(_))) {
+                        prop_assert!(
+                            matches!(answer, Some(response::Kind::ListTopics(_))),
+                            "out of order: {answer:?}"
+                        );
+                    }
+                }
+                raw.0.shutdown().await.expect("the connection is open");
+                raw.assert_closed().await;
+                Ok(())
+            })
+        })
+        .unwrap();
+    runtime.block_on(async {
+        assert_serves(&server).await;
+        server.stop().await;
+    });
+}
+
+/// Bytes that are not even frames: the connection ends, the server does not.
+#[test]
+fn any_bytes_at_all_end_in_answers_and_a_close() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(async {
+        let server = Server::with_limits(limits()).await;
+        server.topic("t", 1).await;
+        server
+    });
+    let mut runner = TestRunner::new(Config { cases: 64, ..Config::default() });
+    runner
+        .run(&proptest::collection::vec(any::<u8>(), 0..300), |bytes| {
+            runtime.block_on(async {
+                let mut raw = server.connect().await;
+                // The server may close before it has taken everything.
+                let _ = raw.0.write_all(&bytes).await;
+                let _ = raw.0.shutdown().await;
+                while raw.answer().await.is_some() {}
+                Ok(())
+            })
+        })
+        .unwrap();
+    runtime.block_on(async {
+        assert_serves(&server).await;
+        server.stop().await;
+    });
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_within_a_message_is_told_apart_from_one_that_ends() {
+    let server = Server::start().await;
+    let mut clean = server.connect().await;
+    clean.request(request::Kind::ListTopics(proto::ListTopicsRequest {})).await;
+    clean.0.shutdown().await.unwrap();
+    assert!(
+        matches!(clean.answer().await, Some(response::Kind::ListTopics(_))),
+        "a half-closed client is answered"
+    );
+    clean.assert_closed().await;
+
+    let mut broken = server.connect().await;
+    let frame = framed(produce("t", &["value"]));
+    broken.send(&frame[..frame.len() - 1]).await;
+    broken.0.shutdown().await.unwrap();
+    assert_eq!(broken.error().await, ErrorCode::InvalidRequest);
+    broken.assert_closed().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn idle_and_slow_connections_are_told_and_closed_and_a_good_client_gets_their_place() {
+    let limits = Limits { connections: 3, idle: SHORT, frame_time: SHORT, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    let mut idle = server.connect().await;
+    let mut slow = server.connect().await;
+    slow.send(&[0, 0, 1]).await;
+    let mut slower = server.connect().await;
+    slower.send(&frame_of(&[0; 100])[..50]).await;
+
+    let mut one_more = server.connect().await;
+    assert_eq!(one_more.error().await, ErrorCode::TooManyConnections);
+    one_more.assert_closed().await;
+
+    for raw in [&mut idle, &mut slow, &mut slower] {
+        assert_eq!(raw.error().await, ErrorCode::Timeout);
+        raw.assert_closed().await;
+    }
+    drop((idle, slow, slower));
+    let free = async {
+        while refused_for_now(&server).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, free).await.expect("places are given back");
+    server.stop().await;
+}
+
+async fn refused_for_now(server: &Server) -> bool {
+    matches!(server.client().topics().await, broker::client::Outcome::Refused(r) if r.code == Code::TooManyConnections)
+}
+
+/// A trickle of bytes does not push the deadline of a message.
+#[tokio::test]
+async fn a_message_has_one_deadline_however_it_trickles() {
+    let server = Server::with_limits(Limits { frame_time: SHORT, ..Limits::default() }).await;
+    let Raw(stream) = server.connect().await;
+    let (mut read, mut write) = stream.into_split();
+    let trickle = tokio::spawn(async move {
+        // A message of 16 MB, which at this pace takes a day.
+        write.write_all(&(16u32 << 20).to_be_bytes()).await?;
+        while write.write_all(&[1]).await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+        std::io::Result::Ok(())
+    });
+    let mut said = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut read, &mut said);
+    // A reset closes as well.
+    let _ = tokio::time::timeout(LONG, read).await.expect("it is closed");
+    trickle.abort();
+    server.stop().await;
+}
+
+/// A client that never reads its answers is read from no more, and in the end closed; the others do not notice.
+#[tokio::test]
+async fn a_client_that_does_not_listen_is_slowed_down_and_then_closed() {
+    let limits =
+        Limits { write_time: Duration::from_millis(300), in_flight_bytes: 64 << 10, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    let big = "x".repeat(100_000);
+    ok(server.client().produce("t", Some(0), record(big)).await);
+
+    let mut raw = server.connect().await;
+    let request = framed(consume("t", 0, 0, 0));
+    // 100 KB an answer: ten thousand of them would be 1 GB.
+    let flood = async {
+        for _ in 0..10_000 {
+            if raw.0.write_all(&request).await.is_err() {
+                return;
+            }
+        }
+        let mut sink = vec![0; 1 << 20];
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        while tokio::io::AsyncReadExt::read(&mut raw.0, &mut sink).await.is_ok_and(|n| n > 0) {}
+    };
+    let (_, ()) = tokio::join!(tokio::time::timeout(LONG, flood), assert_serves(&server));
+    let sent = server.metrics.bytes_consumed.get();
+    assert!(sent < 100 << 20, "{sent} bytes were read for a client that takes none");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn topic_names_cannot_leave_the_directory() {
+    let server = Server::start().await;
+    let client = server.client();
+    let long = "x".repeat(250);
+    let names = [
+        "../../x", "..", ".", "", "a/b", "a\\b", "a\0b", "/etc", "é", "e\u{301}", " a", "a ", "a\n", "a~new",
+        &long,
+    ];
+    for name in names {
+        let created = client.create_topic(name, &TopicSettings::with_partitions(1)).await;
+        assert_eq!(refused(created), Code::InvalidTopic, "{name:?}");
+        let code = refused(client.produce(name, None, record("v")).await);
+        assert!(matches!(code, Code::UnknownTopic | Code::InvalidTopic), "{name:?}: {code:?}");
+        let code = refused(client.delete_topic(name).await);
+        assert!(matches!(code, Code::UnknownTopic | Code::InvalidTopic), "{name:?}: {code:?}");
+    }
+    for name in ["CON", "A", "a", "a.b_c-9", &long[..249], "..."] {
+        ok(client.create_topic(name, &TopicSettings::with_partitions(1)).await);
+    }
+    assert_eq!(ok(client.topics().await).len(), 6);
+    let dir = server.stop().await;
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing but the data directory was made");
+}
+
+/// Absent, empty, and both: each comes back as it went in, and is routed by what it is.
+#[tokio::test]
+async fn an_empty_key_is_a_key_and_no_key_is_none() {
+    let server = Server::start().await;
+    server.topic("t", 3).await;
+    let client = server.client();
+    let records = [
+        record("v"),
+        record(""),
+        broker::record::NewRecord { key: Some(Bytes::new()), value: "v".into() },
+        broker::record::NewRecord { key: Some(Bytes::new()), value: Bytes::new() },
+    ];
+    for kind in &records {
+        for _ in 0..30 {
+            let placed = ok(client.produce("t", None, kind.clone()).await);
+            if kind.key.is_some() {
+                assert_eq!(placed.partition, 1, "0x811c9dc5 % 3");
+            }
+        }
+    }
+    let mut counts = Vec::new();
+    for partition in 0..3 {
+        let consumed = ok(client.consume("t", partition, Fetch::from(Offset::ZERO)).await);
+        for kind in &records {
+            let same = |r: &&broker::record::Record| r.key == kind.key && r.value == kind.value;
+            counts.push(consumed.records.iter().filter(same).count());
+        }
+    }
+    assert_eq!(counts, [10, 10, 0, 0, 10, 10, 30, 30, 10, 10, 0, 0]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn keys_choose_their_partition_and_records_without_one_go_round() {
+    let server = Server::start().await;
+    let client = server.client();
+    server.topic("orders", 3).await;
+    for (key, partition) in [("user-1", 1), ("user-2", 1), ("user-3", 2)] {
+        assert_eq!(
+            ok(client.produce("orders", None, keyed(key, "hello")).await).partition,
+            partition,
+            "{key}"
+        );
+    }
+    for (partitions, expected) in [(1, 0), (2, 0), (3, 2), (5, 3), (6, 2), (7, 2), (10, 8)] {
+        let topic = format!("t{partitions}");
+        server.topic(&topic, partitions).await;
+        // Its hash is 0x80000000.
+        assert_eq!(ok(client.produce(&topic, None, keyed("1468509572224", "v")).await).partition, expected);
+    }
+    server.topic("round", 3).await;
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        seen.push(ok(client.produce("round", None, record("v")).await).partition);
+    }
+    assert_eq!(seen[..3], seen[3..]);
+    seen.truncate(3);
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2]);
+    let none = client.create_topic("none", &TopicSettings::with_partitions(0)).await;
+    assert_eq!(refused(none), Code::InvalidRequest);
+    server.stop().await;
+}
+
+/// A consumer gets past every record, whatever it asks for.
+#[tokio::test]
+async fn a_record_larger_than_the_limit_of_a_consume_comes_whole() {
+    let settings = Settings { max_record_bytes: 3 << 20, ..Settings::default() };
+    let server = Server::with(settings, Limits { fetch_bytes: 1 << 20, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    let big = "x".repeat(2 << 20);
+    for i in 0..8 {
+        let value = if i == 5 { big.clone() } else { format!("v{i}") };
+        ok(client.produce("t", Some(0), record(value)).await);
+    }
+    for max_bytes in [0, 1, 1 << 20, u32::MAX] {
+        let fetch = Fetch { max_bytes, ..Fetch::from(Offset::new(5)) };
+        let consumed = ok(client.consume("t", 0, fetch).await);
+        assert_eq!(consumed.records[0].value, big, "max_bytes {max_bytes}");
+    }
+    assert_eq!(values(&client, "t", 0).await.len(), 8);
+    let too_large = client.produce("t", Some(0), record("x".repeat((3 << 20) + 1))).await;
+    assert_eq!(refused(too_large), Code::RecordTooLarge);
+    server.stop().await;
+}
+
+/// One record over the limit, and nothing of its request is stored.
+#[tokio::test]
+async fn a_request_that_is_refused_is_refused_whole() {
+    let settings = Settings { max_record_bytes: 10, ..Settings::default() };
+    let server = Server::with(settings, Limits::default()).await;
+    server.topic("t", 2).await;
+    let client = server.client();
+    let records = [record("a"), record("b"), record("12345678901"), record("c")];
+    for outcome in client.produce_batch("t", None, &records).await {
+        assert_eq!(refused(outcome), Code::RecordTooLarge);
+    }
+    assert_eq!(refused(client.produce("t", Some(2), record("v")).await), Code::UnknownPartition);
+    assert_eq!(refused(client.produce("nope", None, record("v")).await), Code::UnknownTopic);
+    for partition in 0..2 {
+        assert_eq!(ok(client.list_offsets("t", partition, At::Latest).await).offset, Offset::ZERO);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn errors_have_stable_codes() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    let again = client.create_topic("t", &TopicSettings::with_partitions(1)).await;
+    assert_eq!(refused(again), Code::TopicExists);
+    assert_eq!(refused(client.consume("t", 1, Fetch::from(Offset::ZERO)).await), Code::UnknownPartition);
+    assert_eq!(refused(client.consume("t", 0, Fetch::from(Offset::new(1))).await), Code::OffsetOutOfRange);
+    assert_eq!(
+        refused(client.consume("t", 0, Fetch::from(Offset::new(u64::MAX))).await),
+        Code::OffsetOutOfRange
+    );
+    assert_eq!(refused(client.partitions("u").await), Code::UnknownTopic);
+    assert_eq!(refused(client.delete_topic("u").await), Code::UnknownTopic);
+    let mut raw = server.connect().await;
+    raw.request(produce("t", &[])).await;
+    assert_eq!(raw.error().await, ErrorCode::InvalidRequest, "a produce without records");
+    raw.request(request::Kind::ListOffsets(proto::ListOffsetsRequest {
+        topic: "t".into(),
+        partition: 0,
+        at: None,
+    }))
+    .await;
+    assert_eq!(raw.error().await, ErrorCode::InvalidRequest, "a place that is not said");
+    server.stop().await;
+}

@@ -1,0 +1,83 @@
+//! What clients can make the server hold. One test in a process of its own: memory is counted by the process.
+
+mod common;
+
+use broker::server::Limits;
+use broker::wire::proto::ErrorCode;
+use common::{Server, frame_of, ok, record};
+
+/// Resident memory of this process, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a Linux system");
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("it has the line");
+    line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
+}
+
+#[tokio::test]
+async fn memory_is_bounded_by_the_limits() {
+    memory_grows_with_bytes_received_not_with_bytes_announced().await;
+    many_empty_records_are_refused_before_they_are_decoded().await;
+    memory_stays_flat_while_a_client_streams().await;
+}
+
+async fn memory_grows_with_bytes_received_not_with_bytes_announced() {
+    let server = Server::with_limits(Limits { frame_bytes: 64 << 20, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let before = resident();
+    let mut connections = Vec::new();
+    for _ in 0..200 {
+        let mut raw = server.connect().await;
+        raw.send(&(60u32 << 20).to_be_bytes()).await;
+        raw.send(b"and then not much").await;
+        connections.push(raw);
+    }
+    ok(server.client().produce("t", None, record("still here")).await);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 100 << 10, "{grown} KiB for 200 connections that sent 21 bytes each");
+    drop(connections);
+    server.stop().await;
+}
+
+async fn many_empty_records_are_refused_before_they_are_decoded() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    // 8 million records in 16 MB, in an order of fields that the fast path leaves to others.
+    let mut body = [0x1a, 0].repeat(8_000_000);
+    body.extend_from_slice(&[0x0a, 1, b't']);
+    let mut message = vec![0x0a];
+    prost::encoding::encode_varint(body.len() as u64, &mut message);
+    message.extend_from_slice(&body);
+    let before = resident();
+    let mut raw = server.connect().await;
+    raw.send(&frame_of(&message)).await;
+    assert_eq!(raw.error().await, ErrorCode::InvalidRequest);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 120 << 10, "{grown} KiB for a message of 16 MB");
+    ok(server.client().produce("t", None, record("still here")).await);
+    server.stop().await;
+}
+
+async fn memory_stays_flat_while_a_client_streams() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let mut pipeline = server.pipeline().await;
+    let value = vec![b'x'; 10_000];
+    let mut before = 0;
+    for round in 0..20 {
+        // 10 MB a round, never waiting for an answer before the next request.
+        for _ in 0..10 {
+            pipeline.send_produce("t", None, (0..100).map(|_| (None, &value[..])));
+            pipeline.flush().await.expect("the server reads");
+        }
+        while pipeline.awaited() > 5 {
+            let outcomes = pipeline.receive_produced().await.expect("the server answers").outcomes(100);
+            outcomes.into_iter().for_each(|outcome| drop(ok(outcome)));
+        }
+        if round == 4 {
+            before = resident();
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 30 << 10, "{grown} KiB while 150 MB went through");
+    server.stop().await;
+}

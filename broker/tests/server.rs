@@ -1,0 +1,340 @@
+//! What the server promises to those who follow the protocol: order, durability, waiting, and a graceful end.
+
+mod common;
+
+use std::time::Duration;
+
+use broker::client::{At, Client, Fetch, Options, Outcome, Produced};
+use broker::error::Code;
+use broker::net::TcpConnector;
+use broker::server::Limits;
+use broker::settings::{Durability, Settings};
+use broker::units::{Offset, Timestamp};
+use broker::wire::proto::{self, request, response};
+use common::{LONG, Server, consume, framed, keyed, ok, open, produce, record, refused, values};
+use tokio::io::AsyncWriteExt;
+
+fn always() -> Settings {
+    Settings { durability: Durability::Always, ..Settings::default() }
+}
+
+fn base(answer: Option<response::Kind>) -> u64 {
+    match answer {
+        Some(response::Kind::Produce(produced)) => {
+            assert!(produced.appends[0].error.is_none(), "{produced:?}");
+            produced.appends[0].base_offset
+        }
+        other => panic!("not an answer to a produce: {other:?}"),
+    }
+}
+
+/// Requests of all kinds in one write: each answer is the one to the request in its place.
+#[tokio::test]
+async fn answers_come_in_the_order_of_the_requests() {
+    for settings in [Settings::default(), always()] {
+        let server = Server::with(settings, Limits::default()).await;
+        server.topic("t", 1).await;
+        server.topic("u", 1).await;
+        let mut raw = server.connect().await;
+        let latest = |topic: &str| {
+            let at = Some(proto::list_offsets_request::At::Latest(proto::Latest {}));
+            request::Kind::ListOffsets(proto::ListOffsetsRequest { topic: topic.into(), partition: 0, at })
+        };
+        let mut all = Vec::new();
+        for round in 0..50u64 {
+            for kind in [
+                produce("t", &["a", "b"]),
+                produce("u", &["c"]),
+                latest("t"),
+                produce("nope", &["d"]),
+                consume("t", 0, round * 2, 0),
+            ] {
+                all.extend(framed(kind));
+            }
+        }
+        raw.send(&all).await;
+        for round in 0..50 {
+            assert_eq!(base(raw.answer().await), round * 2);
+            assert_eq!(base(raw.answer().await), round);
+            match raw.answer().await {
+                // What was produced before it on the same connection, and nothing produced after it.
+                Some(response::Kind::ListOffsets(found)) => assert_eq!(found.offset, round * 2 + 2),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(raw.error().await, proto::ErrorCode::UnknownTopic);
+            match raw.answer().await {
+                Some(response::Kind::Consume(consumed)) => {
+                    assert_eq!(consumed.records.len(), 2);
+                    assert_eq!(consumed.log_end_offset, round * 2 + 2);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        server.stop().await;
+    }
+}
+
+/// A consume that waits does not let later answers pass, and holds up nobody else.
+#[tokio::test]
+async fn a_consume_that_waits_keeps_the_order_and_holds_up_nobody_else() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let mut raw = server.connect().await;
+    let mut all = framed(produce("t", &["first"]));
+    all.extend(framed(consume("t", 0, 1, 10_000)));
+    all.extend(framed(produce("t", &["third"])));
+    all.extend(framed(request::Kind::ListTopics(proto::ListTopicsRequest {})));
+    raw.send(&all).await;
+    assert_eq!(base(raw.answer().await), 0);
+
+    // Another connection is served, and what it produces wakes the one that waits.
+    assert_eq!(ok(server.client().produce("t", None, record("second")).await).offset, Offset::new(1));
+    match raw.answer().await {
+        Some(response::Kind::Consume(consumed)) => {
+            assert_eq!(consumed.records[0].value, "second");
+            assert_eq!(
+                consumed.records.len(),
+                1,
+                "the produce behind it on its connection was not executed before"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(base(raw.answer().await), 2);
+    assert!(matches!(raw.answer().await, Some(response::Kind::ListTopics(_))));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_consume_waits_no_longer_than_it_may() {
+    let limits = Limits { wait: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    let fetch = Fetch::from(Offset::ZERO).wait(Duration::from_secs(3600));
+    let consumed = tokio::time::timeout(LONG, server.client().consume("t", 0, fetch)).await.expect("it ends");
+    assert_eq!(ok(consumed).records, []);
+    server.stop().await;
+}
+
+/// Thousands of requests on their way: every record once, in order, under the offset that its answer says.
+#[tokio::test]
+async fn a_pipeline_stores_each_record_once_and_in_order() {
+    for settings in [Settings::default(), always(), Settings { segment_bytes: 10_000, ..Settings::default() }]
+    {
+        let server = Server::with(settings, Limits::default()).await;
+        server.topic("t", 1).await;
+        let mut pipeline = server.pipeline().await;
+        let expected: Vec<String> = (0..5000).map(|i| format!("value {i}")).collect();
+        for value in &expected {
+            pipeline.send_produce("t", None, [(None, value.as_bytes())].into_iter());
+        }
+        for i in 0..expected.len() as u64 {
+            let answer = pipeline.receive_produced().await.unwrap();
+            assert_eq!(answer, Produced::Appended { partition: 0, base: Offset::new(i), count: 1 });
+        }
+        assert_eq!(values(&server.client(), "t", 0).await, expected);
+        server.stop().await;
+    }
+}
+
+/// A request that is refused in the middle of a pipeline takes no other with it.
+#[tokio::test]
+async fn a_refused_request_takes_no_other_with_it() {
+    let server =
+        Server::with(Settings { max_record_bytes: 12, ..Settings::default() }, Limits::default()).await;
+    server.topic("t", 3).await;
+    let mut pipeline = server.pipeline().await;
+    for i in 0..300 {
+        let value: &[u8] = if i % 3 == 1 { b"much too long" } else { b"short" };
+        let records = [(Some(&b"user-1"[..]), &b"first"[..]), (None, value), (None, b"third")];
+        pipeline.send_produce("t", None, records.into_iter());
+    }
+    let mut stored = 0;
+    for i in 0..300 {
+        for outcome in pipeline.receive_produced().await.unwrap().outcomes(3) {
+            if i % 3 == 1 {
+                assert_eq!(refused(outcome), Code::RecordTooLarge);
+            } else {
+                ok(outcome);
+                stored += 1;
+            }
+        }
+    }
+    let partitions = ok(server.client().partitions("t").await);
+    assert_eq!(partitions.iter().map(|p| p.log_end.get()).sum::<u64>(), stored);
+    server.stop().await;
+}
+
+/// The answer tells each record's place, whichever way the records of a request go.
+#[tokio::test]
+async fn a_batch_over_several_partitions_tells_each_record_its_place() {
+    let server = Server::start().await;
+    server.topic("t", 3).await;
+    let client = server.client();
+    let mut records = Vec::new();
+    for i in 0..30 {
+        records.push(if i % 2 == 0 { record(format!("v{i}")) } else { keyed("user-3", "k") });
+    }
+    for _ in 0..3 {
+        for (outcome, sent) in client.produce_batch("t", None, &records).await.into_iter().zip(&records) {
+            let placed = ok(outcome);
+            let consumed = ok(client.consume("t", placed.partition, Fetch::from(placed.offset)).await);
+            assert_eq!((&consumed.records[0].key, &consumed.records[0].value), (&sent.key, &sent.value));
+        }
+    }
+    server.stop().await;
+}
+
+/// Many producers, each waiting for its answer: all are durable, and share syncs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_share_syncs() {
+    let server = Server::with(always(), Limits::default()).await;
+    server.topic("t", 1).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for producer in 0..32 {
+        let client = server.client();
+        tasks.spawn(async move {
+            for i in 0..20 {
+                ok(client.produce("t", None, record(format!("{producer}/{i}"))).await);
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let mut all = values(&server.client(), "t", 0).await;
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 640);
+    let syncs = server.broker.stats().syncs.get();
+    assert!(syncs < 640, "{syncs} syncs for 640 records of 32 producers");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn offsets_are_found_by_time() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    for i in 0..10 {
+        ok(client.produce("t", None, record(format!("v{i}"))).await);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let records = ok(client.consume("t", 0, Fetch::from(Offset::ZERO)).await).records;
+    for record in &records {
+        let found = ok(client.list_offsets("t", 0, At::Timestamp(record.timestamp)).await);
+        assert_eq!((found.offset, found.timestamp), (record.offset, Some(record.timestamp)));
+    }
+    assert_eq!(ok(client.list_offsets("t", 0, At::Timestamp(Timestamp::ZERO)).await).offset, Offset::ZERO);
+    let later = Timestamp::from_millis(u64::MAX);
+    let found = ok(client.list_offsets("t", 0, At::Timestamp(later)).await);
+    assert_eq!((found.offset, found.timestamp), (Offset::new(10), None));
+    server.stop().await;
+}
+
+/// What had been received when the stop began is executed and answered; the log is complete and the stop is clean.
+#[tokio::test]
+async fn a_stop_finishes_what_was_received() {
+    for settings in [Settings::default(), always()] {
+        let server = Server::with(settings.clone(), Limits::default()).await;
+        server.topic("t", 1).await;
+        let mut idle = server.connect().await;
+        let mut waiting = server.connect().await;
+        waiting.request(consume("t", 0, 0, 60_000)).await;
+        let mut half = server.connect().await;
+        half.send(&framed(produce("t", &["half"]))[..10]).await;
+        let mut busy = server.connect().await;
+        // Known to be connected; from here on what is sent is in the server's socket before the stop begins.
+        busy.request(request::Kind::ListTopics(proto::ListTopicsRequest {})).await;
+        busy.answer().await;
+        let all: Vec<u8> = (0..1000).flat_map(|_| framed(produce("t", &["v"]))).collect();
+        let (mut read, mut write) = busy.0.into_split();
+        let wrote = tokio::spawn(async move { write.write_all(&all).await });
+        wrote.await.unwrap().unwrap();
+        server.begin_stop();
+
+        let mut answers = Vec::new();
+        tokio::time::timeout(LONG, tokio::io::AsyncReadExt::read_to_end(&mut read, &mut answers))
+            .await
+            .expect("the server closes")
+            .expect("without a reset");
+        let mut answered = 0;
+        while let broker::wire::Frame::Whole(len) = broker::wire::frame(&answers, 1 << 20) {
+            answered += 1;
+            answers.drain(..4 + len);
+        }
+        assert_eq!(answered, 1000);
+        assert!(answers.is_empty(), "the last answer is whole");
+        assert!(
+            matches!(waiting.answer().await, Some(response::Kind::Consume(_))),
+            "a wait ends with the server"
+        );
+        assert_eq!(half.error().await, proto::ErrorCode::ShuttingDown);
+        idle.assert_closed().await;
+
+        let dir = server.stopped().await;
+        let broker = open(dir.path(), settings);
+        assert_eq!(broker.topic("t").unwrap().partition(0).unwrap().range().end, Offset::new(1000));
+    }
+}
+
+/// A client that takes nothing cannot keep the server from stopping.
+#[tokio::test]
+async fn a_stop_is_bounded_whatever_clients_do() {
+    let limits = Limits { stop_time: Duration::from_millis(200), ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    ok(server.client().produce("t", None, record("x".repeat(1_000_000))).await);
+    let mut deaf = server.connect().await;
+    for _ in 0..100 {
+        deaf.request(consume("t", 0, 0, 0)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.stop().await;
+}
+
+/// The client connects anew after the server has been away, and says what it knows of each call.
+#[tokio::test]
+async fn a_client_connects_again_after_the_server_was_away() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let options = Options { backoff_min: Duration::from_millis(1), ..Options::default() };
+    let client = Client::new(TcpConnector, &server.addr, options);
+    ok(client.produce("t", None, record("before")).await);
+    let addr = server.addr.clone();
+    let dir = server.stop().await;
+
+    match client.produce("t", None, record("nobody there")).await {
+        Outcome::Refused(refusal) => assert_eq!(refusal.code, Code::Unavailable),
+        other => panic!("nothing was sent, and the client knows it: {other:?}"),
+    }
+
+    let broker = open(dir.path(), Settings::default());
+    let listener = tokio::net::TcpListener::bind(&addr).await.expect("the port is free again");
+    let stop = tokio_util::sync::CancellationToken::new();
+    let metrics = Default::default();
+    let served =
+        tokio::spawn(broker::server::serve(listener, broker, Limits::default(), stop.clone(), metrics));
+    assert_eq!(ok(client.produce("t", None, record("after")).await).offset, Offset::new(1));
+    stop.cancel();
+    served.await.unwrap().unwrap();
+}
+
+/// A server that was reached and says nothing leaves the outcome unknown; the next call goes on.
+#[tokio::test]
+async fn no_answer_in_time_leaves_the_outcome_unknown() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let options = Options { request_timeout: Duration::from_millis(50), ..Options::default() };
+    let client = Client::new(TcpConnector, addr, options);
+    let accepted = tokio::spawn(async move {
+        let (first, _) = silent.accept().await.unwrap();
+        let (second, _) = silent.accept().await.unwrap();
+        drop(first);
+        drop(second);
+    });
+    for _ in 0..2 {
+        assert!(matches!(client.produce("t", None, record("v")).await, Outcome::Unknown(_)));
+    }
+    tokio::time::timeout(LONG, accepted).await.expect("each call had a connection of its own").unwrap();
+}
