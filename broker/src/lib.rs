@@ -6,7 +6,7 @@
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · error · settings · report · stats · files
 //! log       record → batch → index → scan → segment → session → recovery → partition → retention → topic → broker
-//! service   wire → server, client → cli
+//! service   wire → server, client → cli         verify: the log, offline
 //! ```
 //!
 //! The broker runs unchanged on the real machine and in a simulated world: it reaches files, time, threads and the
@@ -35,6 +35,7 @@ pub mod settings;
 pub mod stats;
 pub mod topic;
 pub mod units;
+pub mod verify;
 pub mod wire;
 pub mod work;
 

@@ -2,15 +2,18 @@
 
 pub mod http;
 
+use std::fmt::{self, Write};
+use std::time::Duration;
+
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::error::Code;
 use crate::report::Report;
+use crate::stats::{SYNC_BUCKETS_US, Stats};
 
 /// The counters of one broker.
 #[derive(Debug)]
@@ -22,10 +25,6 @@ pub struct Metrics {
     pub errors: Family<ErrorLabel, Counter>,
     /// Appends to a partition; pipelined produce requests share one.
     pub appends: Counter,
-    /// Records appended.
-    pub records_appended: Counter,
-    /// Bytes appended, as the records lie on disk.
-    pub bytes_appended: Counter,
     /// Bytes of records that consumers were sent, as they lie on disk.
     pub bytes_consumed: Counter,
     /// Connections that are open.
@@ -36,8 +35,6 @@ pub struct Metrics {
     pub connections_refused: Counter,
     /// Attempts to accept a connection that failed.
     pub accept_errors: Counter,
-    /// How long syncs of files took.
-    pub sync_seconds: Histogram,
 }
 
 /// The kind of a request.
@@ -82,30 +79,24 @@ impl Metrics {
             requests: Family::default(),
             errors: Family::default(),
             appends: Counter::default(),
-            records_appended: Counter::default(),
-            bytes_appended: Counter::default(),
             bytes_consumed: Counter::default(),
             connections: Gauge::default(),
             connections_accepted: Counter::default(),
             connections_refused: Counter::default(),
             accept_errors: Counter::default(),
-            sync_seconds: Histogram::new(exponential_buckets(50e-6, 2.0, 18)),
             registry: Registry::default(),
         };
         registry.register("requests", "Requests, by kind", metrics.requests.clone());
         registry.register("errors", "Errors that clients were told, by code", metrics.errors.clone());
         registry.register("appends", "Appends to partitions", metrics.appends.clone());
-        registry.register("appended_records", "Records appended", metrics.records_appended.clone());
-        let bytes = || Unit::Bytes;
-        registry.register_with_unit("appended", "Appended to logs", bytes(), metrics.bytes_appended.clone());
-        registry.register_with_unit("consumed", "Sent to consumers", bytes(), metrics.bytes_consumed.clone());
+        let consumed = metrics.bytes_consumed.clone();
+        registry.register_with_unit("consumed", "Sent to consumers", Unit::Bytes, consumed);
         registry.register("connections", "Open connections", metrics.connections.clone());
         let accepted = metrics.connections_accepted.clone();
         registry.register("connections_accepted", "Connections accepted", accepted);
         let refused = metrics.connections_refused.clone();
         registry.register("connections_refused", "Connections turned away at the limit", refused);
         registry.register("accept_errors", "Failed attempts to accept", metrics.accept_errors.clone());
-        registry.register_with_unit("sync", "Syncs of files", Unit::Seconds, metrics.sync_seconds.clone());
         Self { registry, ..metrics }
     }
 
@@ -147,13 +138,51 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabel { kind }).inc_by(count);
     }
 
-    /// All of them, as Prometheus reads them.
-    pub fn text(&self) -> String {
+    /// All of them and those of the log, as Prometheus reads them.
+    pub fn text(&self, log: &Stats) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("a String takes everything");
-        text
+        // The log counts for itself, and its counters join in before the mark of the end.
+        const END: &str = "# EOF\n";
+        text.truncate(text.len() - if text.ends_with(END) { END.len() } else { 0 });
+        write_log(&mut text, log).expect("a String takes everything");
+        text + END
     }
+}
+
+fn write_log(text: &mut String, log: &Stats) -> fmt::Result {
+    for (name, help, counter) in [
+        ("log_appended_records", "Records appended", &log.records_appended),
+        ("log_appended_bytes", "Bytes appended, headers included", &log.bytes_appended),
+        ("log_failed_appends", "Appends that failed and were undone", &log.appends_failed),
+        ("log_read_bytes", "Bytes read for consumers", &log.bytes_read),
+        ("log_rolls", "Segments closed and followed by another", &log.rolls),
+        ("log_deleted_segments", "Segments deleted by retention", &log.segments_deleted),
+        ("log_failed_syncs", "Syncs that failed, each of which fences a partition", &log.syncs_failed),
+        ("log_damaged_reads", "Reads that met damage", &log.damage_read),
+    ] {
+        writeln!(text, "# HELP broker_{name} {help}.")?;
+        writeln!(text, "# TYPE broker_{name} counter")?;
+        writeln!(text, "broker_{name}_total {}", counter.get())?;
+    }
+    writeln!(text, "# HELP broker_log_sync_seconds How long syncs of a log took.")?;
+    writeln!(text, "# TYPE broker_log_sync_seconds histogram")?;
+    let mut below = 0;
+    let bounds = SYNC_BUCKETS_US.iter().map(|&us| Some(us)).chain([None]);
+    for (bound, count) in bounds.zip(log.sync_latency()) {
+        below += count;
+        match bound {
+            Some(us) => writeln!(text, "broker_log_sync_seconds_bucket{{le=\"{}\"}} {below}", seconds(us))?,
+            None => writeln!(text, "broker_log_sync_seconds_bucket{{le=\"+Inf\"}} {below}")?,
+        }
+    }
+    writeln!(text, "broker_log_sync_seconds_sum {}", seconds(log.sync_us.get()))?;
+    writeln!(text, "broker_log_sync_seconds_count {below}")
+}
+
+fn seconds(us: u64) -> f64 {
+    Duration::from_micros(us).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -166,24 +195,31 @@ mod tests {
         metrics.recovered(&Report { partitions: vec![Default::default(); 3], ..Report::default() });
         metrics.requests(Kind::produce, 5);
         metrics.error(Code::StorageFull);
-        metrics.bytes_appended.inc_by(39);
-        let text = metrics.text();
+        let log = Stats::default();
+        log.bytes_appended.add(39);
+        log.synced(Duration::from_micros(300));
+        let text = metrics.text(&log);
         for line in [
             "broker_requests_total{kind=\"produce\"} 5",
             "broker_errors_total{code=\"STORAGE_FULL\"} 1",
-            "broker_appended_bytes_total 39",
+            "broker_log_appended_bytes_total 39",
+            "broker_log_sync_seconds_bucket{le=\"0.0002\"} 0",
+            "broker_log_sync_seconds_bucket{le=\"0.0005\"} 1",
+            "broker_log_sync_seconds_bucket{le=\"+Inf\"} 1",
+            "broker_log_sync_seconds_sum 0.0003",
             "broker_recovery_partitions 3",
             "broker_connections 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
         }
+        assert!(text.ends_with("\n# EOF\n") && text.matches("# EOF").count() == 1);
     }
 
     #[test]
     fn two_brokers_count_apart() {
         let (one, other) = (Metrics::new(), Metrics::new());
         one.appends.inc();
-        assert!(one.text().contains("broker_appends_total 1"));
-        assert!(other.text().contains("broker_appends_total 0"));
+        assert!(one.text(&Stats::default()).contains("broker_appends_total 1"));
+        assert!(other.text(&Stats::default()).contains("broker_appends_total 0"));
     }
 }

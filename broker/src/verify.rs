@@ -187,12 +187,14 @@ impl<D: Disk> Verifier<'_, D> {
         let (at, rest) = (scan.end_at.get(), len - scan.end_at.get());
         let tail = match scan.tail {
             Tail::Clean => None,
-            Tail::Torn if is_last => Some(format!("the last {rest} bytes are no record: an unfinished write, cut off at the next start")),
+            Tail::Torn if is_last => Some(format!(
+                "the last {rest} bytes are no record: an unfinished write, cut off at the next start"
+            )),
             Tail::Torn => Some(format!("the last {rest} bytes are no record, and a later segment follows")),
             Tail::Unreadable(kind) => Some(format!("{rest} bytes cannot be read: {kind}")),
-            Tail::Disorder { found, position } => {
-                Some(format!("{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}"))
-            }
+            Tail::Disorder { found, position } => Some(format!(
+                "{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}"
+            )),
         };
         if let Some(what) = tail {
             self.fault(path, Some(at), Some(scan.end), what);
@@ -237,7 +239,11 @@ impl<D: Disk> Verifier<'_, D> {
         for (i, piece) in bytes.chunks(ENTRY_BYTES).enumerate() {
             let at = Some((i * ENTRY_BYTES) as u64);
             match Entry::decode(piece) {
-                Some(entry) if entries.last().is_none_or(|last| last.key <= entry.key && last.value <= entry.value) => {
+                Some(entry)
+                    if entries
+                        .last()
+                        .is_none_or(|last| last.key <= entry.key && last.value <= entry.value) =>
+                {
                     entries.push(entry);
                 }
                 Some(_) => {
@@ -254,7 +260,14 @@ impl<D: Disk> Verifier<'_, D> {
     }
 
     /// Holds the entries of both indexes, which are made in pairs, against the records.
-    fn compare(&mut self, log: &Log<D::File>, places: &Path, index: &[Entry], times: &Path, time_index: &[Entry]) {
+    fn compare(
+        &mut self,
+        log: &Log<D::File>,
+        places: &Path,
+        index: &[Entry],
+        times: &Path,
+        time_index: &[Entry],
+    ) {
         let mut window = Window::new(&log.file, log.scan.end_at.get());
         let mut holes = log.scan.holes.iter().peekable();
         let mut meter = Meter::new(u64::MAX);
@@ -273,14 +286,16 @@ impl<D: Disk> Verifier<'_, D> {
             if due {
                 let (byte, entry) = ((next * ENTRY_BYTES) as u64, index[next]);
                 if (entry.key, entry.value) != (offset.get(), at) {
-                    let what = format!("the entry {} → {} is not the place of a record", entry.key, entry.value);
+                    let what =
+                        format!("the entry {} → {} is not the place of a record", entry.key, entry.value);
                     self.fault(places, Some(byte), Some(Offset::new(entry.key)), what);
                 }
                 let latest = meter.latest.map(|(at, offset)| Entry { key: at.get(), value: offset.get() });
                 if let Some(entry) = time_index.get(next)
                     && Some(*entry) != latest
                 {
-                    let what = format!("the entry {} → {} is not the latest time so far", entry.key, entry.value);
+                    let what =
+                        format!("the entry {} → {} is not the latest time so far", entry.key, entry.value);
                     self.fault(times, Some(byte), Some(Offset::new(entry.value)), what);
                 }
                 next += 1;

@@ -89,11 +89,11 @@ fn take(
     at: &mut (usize, usize),
     wanted: impl Fn(&broker::record::NewRecord) -> bool,
 ) -> bool {
-    let (lines, record) = *at;
-    for i in lines..sent.len() {
-        let from = if i == lines { record } else { 0 };
-        if let Some(ahead) = sent[i].records[from..].iter().position(&wanted) {
-            sent[i].records.remove(from + ahead);
+    let (first, record) = *at;
+    for (i, lines) in sent.iter_mut().enumerate().skip(first) {
+        let from = if i == first { record } else { 0 };
+        if let Some(ahead) = lines.records[from..].iter().position(&wanted) {
+            lines.records.remove(from + ahead);
             *at = (i, from + ahead);
             return true;
         }

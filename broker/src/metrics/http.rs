@@ -67,7 +67,7 @@ fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'stati
     const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let line = head.split(|&b| b == b'\r').next().unwrap_or_default();
     match line.strip_prefix(b"GET ").and_then(|rest| rest.split(|&b| b == b' ' || b == b'?').next()) {
-        Some(b"/metrics") => ("200 OK", METRICS, metrics.text()),
+        Some(b"/metrics") => ("200 OK", METRICS, metrics.text(broker.stats())),
         Some(b"/health") => health(broker),
         Some(_) => ("404 Not Found", TEXT, "there are /metrics and /health\n".into()),
         None => ("400 Bad Request", TEXT, "only GET is understood\n".into()),

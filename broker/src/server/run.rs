@@ -208,8 +208,6 @@ impl<D: Disk> Run<D> {
             };
             if outcome.is_ok() {
                 metrics.appends.inc();
-                metrics.records_appended.inc_by(batch.len() as u64);
-                metrics.bytes_appended.inc_by(batch.byte_len() as u64);
             }
             part.outcome = Some(outcome);
             if batch.byte_len() <= KEEP_BYTES {

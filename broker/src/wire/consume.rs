@@ -216,7 +216,7 @@ mod tests {
 
             let consumed = proto::ConsumeResponse { records: records.clone(), log_start_offset, log_end_offset };
             let message = proto::Response::from(proto::response::Kind::Consume(consumed)).encode_to_vec();
-            prop_assert_eq!(&frame[..PREFIX_BYTES], &(message.len() as u32).to_be_bytes());
+            prop_assert_eq!(frame[..PREFIX_BYTES].iter().fold(0, |n, &b| n << 8 | usize::from(b)), message.len());
             prop_assert_eq!(&frame[PREFIX_BYTES..], &message[..]);
 
             let message = Bytes::from(message);

@@ -320,7 +320,7 @@ mod tests {
             let records = produce.records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
             encode_produce(&mut frame, &produce.topic, produce.partition, records);
             let message = request(produce).encode_to_vec();
-            prop_assert_eq!(&frame[..PREFIX_BYTES], &(message.len() as u32).to_be_bytes());
+            prop_assert_eq!(frame[..PREFIX_BYTES].iter().fold(0, |n, &b| n << 8 | usize::from(b)), message.len());
             prop_assert_eq!(&frame[PREFIX_BYTES..], &message[..]);
         }
     }
