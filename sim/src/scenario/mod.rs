@@ -8,13 +8,17 @@
 //! | [`request`] | what clients ask, and what they expect |
 //! | [`fault`] | faults aimed at one operation of the disk |
 //! | [`surgery`] | what happens to files while the broker is down |
+//! | [`syntax`] | how all of it is written and read |
 //! | [`random`] | lines and blocks that a seed unfolds into explicit steps |
 
+#[cfg(test)]
+mod arbitrary;
 pub mod fault;
 pub mod random;
 pub mod request;
 pub mod settings;
 pub mod surgery;
+pub mod syntax;
 pub mod value;
 
 pub use fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
@@ -28,4 +32,5 @@ pub use settings::{
     Rate, Span,
 };
 pub use surgery::{Entry, Place, Surgery};
+pub use syntax::{Mistakes, parse, print, print_step};
 pub use value::{Branch, Check, Link, Scenario, Seeds, Start, StartExpect, Step, Verify};

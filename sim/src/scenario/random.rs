@@ -35,3 +35,24 @@ pub struct Random {
     /// what happens in them at all.
     pub weights: Vec<(String, Vec<u32>)>,
 }
+
+/// What a generator can do in one step: the names in `weights`.
+pub const MOVES: [&str; 3] = ["produce", "consume", "crash"];
+
+/// The values that a property's texts stand for: a range of whole numbers, `0..39`, stands for each of them.
+pub fn alternatives(values: &[String]) -> Vec<String> {
+    let each = values.iter().flat_map(|text| match whole_range(text) {
+        Some(range) => range.map(|n| n.to_string()).collect(),
+        None => vec![text.clone()],
+    });
+    each.collect()
+}
+
+/// The most numbers that one range stands for.
+const RANGE_MAX: u64 = 100_000;
+
+fn whole_range(text: &str) -> Option<std::ops::Range<u64>> {
+    let (start, end) = text.split_once("..")?;
+    let range = start.parse().ok()?..end.parse().ok()?;
+    (range.start < range.end && range.end - range.start <= RANGE_MAX).then_some(range)
+}

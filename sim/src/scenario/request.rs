@@ -225,6 +225,12 @@ pub struct Send {
     pub every: Option<Duration>,
 }
 
+impl Default for Send {
+    fn default() -> Self {
+        Self { bytes: Content::Text(String::new()), length: None, chunk_bytes: None, every: None }
+    }
+}
+
 /// A length prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendLength {

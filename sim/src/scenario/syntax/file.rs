@@ -1,0 +1,216 @@
+//! Whole files: the head, the steps, and what is wrong with either.
+
+use kdl::{KdlDocument, KdlNode};
+
+use super::fields::Fields;
+use super::kinds::{Bad, Plain, TEXT};
+use super::mistakes::{Mistake, Mistakes};
+use super::reader::Reader;
+use super::writer::Writer;
+use super::{hints, random, steps, worlds};
+use crate::scenario::{
+    BrokerSettings, ClockSettings, DiskSettings, Draw, NetSettings, Scenario, Seeds, Step,
+};
+
+/// `7`, or `"0..64"`.
+const SEEDS: Plain<Seeds> = Plain(
+    |v| {
+        let one = v.as_integer().and_then(|n| u64::try_from(n).ok()).map(Seeds::one);
+        let range = v.as_string().and_then(|text| {
+            let (start, end) = text.split_once("..")?;
+            Some(Seeds { start: start.trim().parse().ok()?, end: end.trim().parse().ok()? })
+        });
+        let seeds = one.or(range).filter(|seeds| seeds.start < seeds.end);
+        seeds.map_or_else(|| Bad::wanted(r#"a seed, or a range in quotes without its end: "0..64""#), Ok)
+    },
+    |seeds| {
+        if *seeds == Seeds::one(seeds.start) {
+            seeds.start.to_string()
+        } else {
+            super::kinds::quoted(&format!("{}..{}", seeds.start, seeds.end))
+        }
+    },
+);
+
+/// Reads a scenario from the text of a file, or says all that is wrong with it.
+pub fn parse(name: &str, text: &str) -> Result<Scenario, Mistakes> {
+    let mut mistakes = Vec::new();
+    let scenario = match text.parse::<KdlDocument>() {
+        Ok(document) => read(&document, text, &mut mistakes),
+        Err(error) => {
+            mistakes = hints::of_syntax(text, &error);
+            // The lines that can be read are looked at all the same, to show all mistakes at once.
+            if let Ok(document) = hints::without_broken_lines(text, &error).parse::<KdlDocument>() {
+                let mut others = Vec::new();
+                read(&document, text, &mut others);
+                mistakes
+                    .extend(others.into_iter().filter(|other| !hints::on_broken_line(text, &error, other)));
+            }
+            Scenario::default()
+        }
+    };
+    if mistakes.is_empty() { Ok(scenario) } else { Err(Mistakes::new(name, text, mistakes)) }
+}
+
+fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scenario {
+    let mut scenario = Scenario { about: about(text), ..Scenario::default() };
+    let mut head = Head::default();
+    let mut nodes = document.nodes().iter().peekable();
+    while let Some(node) = nodes.next_if(|node| head.takes(node)) {
+        head.read(node, &mut scenario, mistakes);
+    }
+    for node in nodes {
+        scenario.steps.extend(steps::read(node, mistakes));
+    }
+    if !head.seen.contains(&"scenario") && !document.nodes().iter().any(|n| n.name().value() == "scenario") {
+        let span = document.nodes().first().map_or((0, 0).into(), |node| node.name().span());
+        mistakes.push(Mistake {
+            span,
+            message: "the scenario has no title".to_owned(),
+            label: "above this".to_owned(),
+            help: Some(r#"begin with a line `scenario "what it shows"`"#.to_owned()),
+        });
+    }
+    scenario
+}
+
+/// The comment at the head of a file.
+fn about(text: &str) -> Vec<String> {
+    let lines = text.lines().skip_while(|line| line.trim().is_empty());
+    lines
+        .map_while(|line| line.trim_start().strip_prefix("//"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned())
+        .collect()
+}
+
+/// The lines before the first step. The first `disk`, `net` and `clock at=` among them describe the world at the
+/// start; a second one is a step that changes it.
+#[derive(Default)]
+struct Head {
+    seen: Vec<&'static str>,
+}
+
+impl Head {
+    fn takes(&self, node: &KdlNode) -> bool {
+        let word = node.name().value();
+        let jumps = node.entries().iter().any(|e| e.name().is_some_and(|n| n.value() == "jump"));
+        match word {
+            "scenario" | "explore" | "broker" => true,
+            "disk" | "net" => !self.seen.contains(&word),
+            "clock" => !self.seen.contains(&word) && !jumps,
+            "draw" | "each" => {
+                let line = node.entries().first().and_then(|e| e.value().as_string());
+                line.is_some_and(|line| steps::HEAD_WORDS.contains(&line))
+            }
+            _ => false,
+        }
+    }
+
+    fn read(&mut self, node: &KdlNode, scenario: &mut Scenario, mistakes: &mut Vec<Mistake>) {
+        let word = steps::HEAD_WORDS.into_iter().find(|word| *word == node.name().value());
+        let Some(word) = word else {
+            if let Some(Step::Draw(draw)) = steps::read(node, mistakes) {
+                scenario.draws.push(draw);
+            }
+            return;
+        };
+        if self.seen.contains(&word) {
+            mistakes.push(Mistake {
+                span: node.name().span(),
+                message: format!("`{word}` is given twice"),
+                label: "the second one".to_owned(),
+                help: Some("put all of it on one line".to_owned()),
+            });
+        }
+        self.seen.push(word);
+        let mut reader = Reader::new(node, mistakes);
+        head_line(&mut reader, word, scenario);
+        reader.finish();
+    }
+}
+
+fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
+    match word {
+        "scenario" => {
+            f.arg("a title", &TEXT, &mut scenario.title);
+            f.or("seeds", &SEEDS, &mut scenario.seeds, Seeds::default());
+        }
+        "broker" => worlds::broker(f, &mut scenario.broker),
+        "disk" => worlds::disk(f, &mut scenario.disk),
+        "net" => worlds::net(f, &mut scenario.net),
+        "clock" => worlds::clock(f, &mut scenario.clock),
+        _ => scenario.explore = true,
+    }
+}
+
+/// A line on its own: of the head, or a step.
+#[derive(Debug)]
+pub enum Line {
+    /// Of the head: a scenario that says no more than it.
+    Head(Box<Scenario>),
+    /// A step.
+    Step(Step),
+}
+
+/// Reads a line that came of a draw.
+pub fn read_line(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Option<Line> {
+    if Head::default().takes(node) {
+        let mut scenario = Scenario::default();
+        Head::default().read(node, &mut scenario, mistakes);
+        return Some(Line::Head(Box::new(scenario)));
+    }
+    steps::read(node, mistakes).map(Line::Step)
+}
+
+/// Prints a scenario, so that [`parse`] gives it back.
+pub fn print(scenario: &Scenario) -> String {
+    let mut out = String::new();
+    for line in &scenario.about {
+        out.push_str(format!("// {line}").trim_end());
+        out.push('\n');
+    }
+    let mut scenario = scenario.clone();
+    for word in head_words(&scenario) {
+        let mut writer = Writer::new(word, 0);
+        head_line(&mut writer, word, &mut scenario);
+        out.push_str(&writer.finish());
+        out.push('\n');
+    }
+    for draw in &scenario.draws {
+        out.push_str(&steps::print(&Step::Draw(draw.clone()), 0));
+        out.push('\n');
+    }
+    if !scenario.steps.is_empty() {
+        out.push('\n');
+    }
+    for step in &scenario.steps {
+        out.push_str(&steps::print(step, 0));
+        out.push('\n');
+    }
+    out
+}
+
+/// The lines that the head needs. Where the first steps change the world, an empty line keeps them from being read
+/// as its beginning.
+fn head_words(scenario: &Scenario) -> Vec<&'static str> {
+    let leading = || {
+        scenario.steps.iter().take_while(|step| matches!(step, Step::Disk(_) | Step::Net(_) | Step::Clock(_)))
+    };
+    let disk = leading().any(|step| matches!(step, Step::Disk(_)));
+    let net = leading().any(|step| matches!(step, Step::Net(_)));
+    let clock = leading().any(|step| matches!(step, Step::Clock(_)));
+    let lines = [
+        ("scenario", true),
+        ("explore", scenario.explore),
+        ("broker", scenario.broker != BrokerSettings::default()),
+        ("disk", disk || scenario.disk != DiskSettings::default()),
+        ("net", net || scenario.net != NetSettings::default()),
+        ("clock", clock || scenario.clock != ClockSettings::default()),
+    ];
+    lines.into_iter().filter(|(_, needed)| *needed).map(|(word, _)| word).collect()
+}
+
+/// Whether this draw can only stand at the head.
+pub fn belongs_to_head(draw: &Draw) -> bool {
+    random::is_head(draw)
+}

@@ -1,0 +1,113 @@
+//! What is wrong with a scenario file, shown so that it can be mended: the place, the text, and what would have
+//! worked.
+
+use std::fmt::{self, Display};
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceSpan};
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where: bytes of the file.
+    pub span: SourceSpan,
+    /// What is wrong.
+    pub message: String,
+    /// What stands beside the underlined text.
+    pub label: String,
+    /// What would have worked.
+    pub help: Option<String>,
+}
+
+/// All mistakes of a file, in its order.
+#[derive(Clone, Debug)]
+pub struct Mistakes {
+    /// The file, by the name it was read under.
+    pub name: String,
+    /// The mistakes; at least one.
+    pub list: Vec<Mistake>,
+    source: NamedSource<String>,
+}
+
+impl Mistakes {
+    /// These mistakes of this file.
+    pub fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Self {
+        list.sort_by_key(|mistake| mistake.span.offset());
+        list.dedup();
+        Self { name: name.to_owned(), list, source: NamedSource::new(name, text.to_owned()) }
+    }
+
+    /// One line a mistake: `file:line:column: message; help`.
+    pub fn lines(&self) -> Vec<String> {
+        self.list
+            .iter()
+            .map(|mistake| {
+                let (line, column) = place(self.source.inner(), mistake.span.offset());
+                let help = mistake.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
+                format!("{}:{line}:{column}: {}{help}", self.name, mistake.message)
+            })
+            .collect()
+    }
+
+    /// The text that a mistake underlines.
+    pub fn underlined(&self, mistake: &Mistake) -> &str {
+        let (start, len) = (mistake.span.offset(), mistake.span.len());
+        self.source.inner().get(start..start + len).unwrap_or("")
+    }
+}
+
+/// Line and column, both from 1; a column is a character.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+impl Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.list.len() {
+            1 => write!(f, "{}: a mistake", self.name),
+            n => write!(f, "{}: {n} mistakes", self.name),
+        }
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl Diagnostic for Mistakes {
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        Some(&self.source)
+    }
+
+    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
+        Some(Box::new(self.list.iter().map(|mistake| mistake as &dyn Diagnostic)))
+    }
+}
+
+impl Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl Diagnostic for Mistake {
+    fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn Display>)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some(self.label.clone()), self.span))))
+    }
+}
+
+/// The nearest of some words, where one is near enough to have been meant.
+pub fn nearest<'a>(word: &str, options: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    options
+        .into_iter()
+        .map(|option| (strsim::damerau_levenshtein(&lower, &option.to_lowercase()), option))
+        .filter(|(distance, option)| *distance <= 1 + option.len().min(word.len()) / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, option)| option)
+}

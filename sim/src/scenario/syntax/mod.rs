@@ -1,0 +1,38 @@
+//! How scenarios are written: [`parse`] reads a file, [`print`] writes one.
+//!
+//! Each line is described once (`fn produce(f: &mut impl Fields, …)` in [`requests`], and so on), for reading and for
+//! writing: [`reader`] fills the described fields from a file and collects mistakes, [`writer`] prints them.
+
+mod faults;
+mod fields;
+mod file;
+mod hints;
+mod kinds;
+mod mistakes;
+mod random;
+mod reader;
+mod requests;
+mod steps;
+mod surgeries;
+mod time;
+mod worlds;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use file::{parse, print};
+pub use mistakes::{Mistake, Mistakes};
+pub use requests::code_name;
+
+use crate::scenario::Step;
+
+/// Prints one step as one line, or more where it has a block.
+pub fn print_step(step: &Step) -> String {
+    steps::print(step, 0)
+}
+
+/// The codes of errors, with the names they have in the protocol.
+pub fn words_of_codes() -> impl Iterator<Item = (&'static str, broker::error::Code)> {
+    requests::CODES.into_iter()
+}

@@ -1,0 +1,316 @@
+//! Fills a line's fields from what a file says, and collects every mistake.
+
+use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
+use miette::SourceSpan;
+
+use super::fields::Fields;
+use super::kinds::{Bad, Kind};
+use super::mistakes::{Mistake, nearest};
+use super::{random, steps};
+use crate::scenario::{Branch, Draw, Random, Step};
+
+/// Reads one line, and its block.
+pub struct Reader<'a> {
+    node: &'a KdlNode,
+    mistakes: &'a mut Vec<Mistake>,
+    used: Vec<bool>,
+    /// Names of properties that this line knows, and of bare words.
+    known: Vec<&'static str>,
+    flags: Vec<&'static str>,
+    block_used: bool,
+    /// Which mistake says that something is missing, if one does.
+    incomplete: Option<usize>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads this line.
+    pub fn new(node: &'a KdlNode, mistakes: &'a mut Vec<Mistake>) -> Self {
+        let mut reader = Self {
+            node,
+            mistakes,
+            used: vec![false; node.entries().len()],
+            known: Vec::new(),
+            flags: Vec::new(),
+            block_used: false,
+            incomplete: None,
+        };
+        reader.find_repeated();
+        reader
+    }
+
+    /// Says what the line holds that it knows nothing of.
+    pub fn finish(mut self) {
+        let word = self.node.name().value();
+        // What is missing is there, only misspelt.
+        if let Some(incomplete) = self.incomplete.filter(|_| self.used.contains(&false)) {
+            self.mistakes.remove(incomplete);
+        }
+        for (i, entry) in self.node.entries().iter().enumerate() {
+            if self.used[i] {
+                continue;
+            }
+            let mistake = match entry.name() {
+                Some(name) => self.unknown_property(word, name.value(), name.span()),
+                None => self.unknown_argument(word, entry),
+            };
+            self.mistakes.push(mistake);
+        }
+        if self.node.children().is_some() && !self.block_used {
+            let help = format!("remove the braces after `{word}`");
+            self.say(self.node.name().span(), format!("`{word}` takes no block"), "this line", &help);
+        }
+    }
+
+    /// A property given twice: the format would silently keep the last one.
+    fn find_repeated(&mut self) {
+        let entries = self.node.entries();
+        for (i, entry) in entries.iter().enumerate() {
+            let Some(name) = entry.name() else { continue };
+            if entries[..i].iter().any(|other| other.name().is_some_and(|n| n.value() == name.value())) {
+                let message = format!("`{}` is given twice", name.value());
+                self.say(entry.span(), message, "the second one", "keep one of them");
+                self.used[i] = true;
+            }
+        }
+    }
+
+    fn unknown_property(&mut self, word: &str, name: &str, span: SourceSpan) -> Mistake {
+        let message = format!("`{word}` has no property `{name}`");
+        let as_flag = self.flags.iter().find(|flag| **flag == name);
+        let help = match (as_flag, nearest(name, self.known.iter().copied())) {
+            (Some(flag), _) => format!("write `{flag}` alone, without a value"),
+            (None, Some(near)) => format!("did you mean `{near}`?"),
+            (None, None) if self.known.is_empty() => format!("`{word}` takes no properties"),
+            (None, None) => format!("it has {}", self.known.join(", ")),
+        };
+        Mistake { span, message, label: "unknown property".to_owned(), help: Some(help) }
+    }
+
+    fn unknown_argument(&mut self, word: &str, entry: &KdlEntry) -> Mistake {
+        let text = shown(entry.value());
+        let near_property = nearest(&text, self.known.iter().copied());
+        let help = match (nearest(&text, self.flags.iter().copied()), near_property) {
+            (Some(flag), _) => format!("did you mean `{flag}`?"),
+            (None, Some(name)) => format!("`{name}` is a property and needs a value: `{name}=…`"),
+            (None, None) if self.flags.is_empty() => {
+                format!("properties of `{word}` are written `name=value`")
+            }
+            (None, None) => format!("bare words here: {}", self.flags.join(", ")),
+        };
+        Mistake {
+            span: entry.span(),
+            message: format!("`{word}` does not know what to do with `{text}`"),
+            label: "unexpected".to_owned(),
+            help: Some(help),
+        }
+    }
+
+    fn say(&mut self, span: SourceSpan, message: String, label: &str, help: &str) {
+        let help = Some(help.to_owned());
+        self.mistakes.push(Mistake { span, message, label: label.to_owned(), help });
+    }
+
+    /// The next argument that is not used, with its place.
+    fn next_arg(&mut self) -> Option<&'a KdlEntry> {
+        let i =
+            self.node.entries().iter().enumerate().position(|(i, e)| e.name().is_none() && !self.used[i])?;
+        self.used[i] = true;
+        Some(&self.node.entries()[i])
+    }
+
+    /// The property of this name.
+    fn property(&mut self, name: &'static str) -> Option<&'a KdlEntry> {
+        self.known.push(name);
+        let entries = self.node.entries();
+        let i = entries.iter().position(|e| e.name().is_some_and(|n| n.value() == name))?;
+        self.used[i] = true;
+        Some(&entries[i])
+    }
+
+    /// The bare word of this name.
+    fn word(&mut self, name: &'static str) -> bool {
+        self.flags.push(name);
+        let entries = self.node.entries();
+        let found = entries
+            .iter()
+            .enumerate()
+            .position(|(i, e)| e.name().is_none() && !self.used[i] && e.value().as_string() == Some(name));
+        if let Some(i) = found {
+            self.used[i] = true;
+        }
+        found.is_some()
+    }
+
+    fn value<T>(&mut self, what: &str, entry: &KdlEntry, kind: &impl Kind<T>) -> Option<T> {
+        if let Some(ty) = entry.ty() {
+            let message = format!("`({})` means nothing here", ty.value());
+            self.say(entry.span(), message, "a type", "write the value without it");
+        }
+        match kind.read(entry.value()) {
+            Ok(value) => Some(value),
+            Err(Bad { wanted, options }) => {
+                let text = shown(entry.value());
+                let help = nearest(&text, options)
+                    .map_or_else(|| format!("expected {wanted}"), |near| format!("did you mean `{near}`?"));
+                let message = format!("{what} cannot be `{text}`");
+                self.say(entry.span(), message, &format!("expected {wanted}"), &help);
+                None
+            }
+        }
+    }
+
+    fn children(&mut self, example: &str) -> Option<&'a KdlDocument> {
+        self.block_used = true;
+        let children = self.node.children();
+        if children.is_none() {
+            let word = self.node.name().value();
+            let help = format!("add a block: `{example}`");
+            self.say(self.node.span(), format!("`{word}` needs a block"), "no `{` after this", &help);
+        }
+        children
+    }
+}
+
+/// A value as it would be written, without quotes.
+fn shown(value: &KdlValue) -> String {
+    match value {
+        KdlValue::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl Fields for Reader<'_> {
+    fn arg<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut T) {
+        let mut read = None;
+        let before = self.mistakes.len();
+        self.arg_opt(what, kind, &mut read);
+        match read {
+            Some(value) => *slot = value,
+            None if self.mistakes.len() > before => {}
+            None => {
+                let word = self.node.name();
+                let help = format!("write it after the word: `{} …`", word.value());
+                self.say(
+                    word.span(),
+                    format!("`{}` needs {what}", word.value()),
+                    "missing after this",
+                    &help,
+                );
+            }
+        }
+    }
+
+    fn arg_opt<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Option<T>) {
+        *slot = self.next_arg().and_then(|entry| self.value(what, entry, kind));
+    }
+
+    fn args<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>) {
+        slot.clear();
+        while let Some(entry) = self.next_arg() {
+            slot.extend(self.value(what, entry, kind));
+        }
+    }
+
+    fn opt<T>(&mut self, name: &'static str, kind: &impl Kind<T>, slot: &mut Option<T>) {
+        *slot = self.property(name).and_then(|entry| self.value(&format!("`{name}`"), entry, kind));
+    }
+
+    fn need<T>(&mut self, name: &'static str, kind: &impl Kind<T>, slot: &mut T) {
+        match self.property(name) {
+            Some(entry) => {
+                if let Some(value) = self.value(&format!("`{name}`"), entry, kind) {
+                    *slot = value;
+                }
+            }
+            None => {
+                let word = self.node.name();
+                let help = format!("add `{name}=…`");
+                self.say(
+                    word.span(),
+                    format!("`{}` needs `{name}=`", word.value()),
+                    "missing on this line",
+                    &help,
+                );
+            }
+        }
+    }
+
+    fn or<T: PartialEq>(&mut self, name: &'static str, kind: &impl Kind<T>, slot: &mut T, default: T) {
+        let mut read = None;
+        self.opt(name, kind, &mut read);
+        *slot = read.unwrap_or(default);
+    }
+
+    fn flag(&mut self, name: &'static str, slot: &mut bool) {
+        *slot = self.word(name);
+    }
+
+    fn flag_or<T>(&mut self, name: &'static str, kind: &impl Kind<T>, slot: &mut Option<Option<T>>) {
+        let bare = self.word(name);
+        let given = self.property(name);
+        *slot = match given {
+            Some(entry) => self.value(&format!("`{name}`"), entry, kind).map(Some),
+            None => bare.then_some(None),
+        };
+    }
+
+    fn block(&mut self, steps: &mut Vec<Step>) {
+        if let Some(children) = self.children("{ … }") {
+            *steps = steps::read_all(children.nodes(), self.mistakes);
+        }
+    }
+
+    fn branches(&mut self, branches: &mut Vec<Branch>) {
+        let Some(children) = self.children("{ client a { … } }") else { return };
+        for node in children.nodes() {
+            match steps::read(node, self.mistakes) {
+                Some(Step::Client(branch)) => branches.push(branch),
+                Some(_) => {
+                    let message =
+                        format!("`{}` stands in `parallel`, outside of a client", node.name().value());
+                    let help = "put it into one: `client a { … }`";
+                    self.say(node.name().span(), message, "only `client` blocks here", help);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn drawn_line(&mut self, draw: &mut Draw) {
+        self.used.fill(true);
+        self.block_used = true;
+        random::read_draw(self.node, draw, self.mistakes);
+    }
+
+    fn weights(&mut self, random: &mut Random) {
+        if let Some(children) = self.children("{ weights produce=6 consume=3 }") {
+            random::read_weights(self.node, children, random, self.mistakes);
+        }
+    }
+
+    fn wrong(&mut self, message: String, help: &str) {
+        self.say(self.node.name().span(), message, "this line", help);
+    }
+
+    fn count_of(&mut self, names: &[&'static str], least: usize, most: usize) {
+        let entries = self.node.entries();
+        let given: Vec<&KdlEntry> = entries
+            .iter()
+            .filter(|e| {
+                let name = e.name().map(kdl::KdlIdentifier::value).or(e.value().as_string());
+                name.is_some_and(|n| names.contains(&n) && (e.name().is_some() || self.flags.contains(&n)))
+            })
+            .collect();
+        let word = self.node.name().value();
+        if given.len() < least {
+            self.incomplete = Some(self.mistakes.len());
+            let help = format!("add one of {}", names.join(", "));
+            let message = format!("`{word}` does not say enough");
+            self.say(self.node.name().span(), message, "incomplete", &help);
+        }
+        if let Some(extra) = given.get(most) {
+            let help = format!("keep one of {}", names.join(", "));
+            self.say(extra.span(), format!("`{word}` says two things at once"), "and this", &help);
+        }
+    }
+}

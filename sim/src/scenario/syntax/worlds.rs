@@ -1,0 +1,112 @@
+//! The lines `broker`, `disk`, `net`, `clock`.
+
+use super::fields::Fields;
+use super::kinds::{
+    self, BYTES, BYTES_32, Bad, COUNT, Choice, DURATION, JUMP, Kind, NUMBER, NUMBER_32, Plain, RATE, SPAN,
+    TIME, YES_NO,
+};
+use super::time;
+use crate::scenario::settings::Capacity;
+use crate::scenario::{
+    BrokerSettings, ClockChange, ClockSettings, DiskSettings, Durability, NetSettings, Profile,
+};
+
+const PROFILE: Choice<Profile> = Choice(&[
+    ("strict", Profile::Strict),
+    ("ordered", Profile::Ordered),
+    ("writeback", Profile::Writeback),
+    ("lying", Profile::Lying),
+]);
+
+const DURABILITY: Plain<Durability> = Plain(
+    |v| {
+        let text = v.as_string().unwrap_or_default();
+        match (text, text.strip_prefix("interval=").and_then(time::read_duration)) {
+            ("os", _) => Ok(Durability::Os),
+            ("always", _) => Ok(Durability::Always),
+            (_, Some(every)) if !every.is_zero() => Ok(Durability::Interval(every)),
+            _ => Err(Bad {
+                wanted: r#"os, always, or "interval=50ms" in quotes"#.to_owned(),
+                options: vec!["os", "always", "interval=50ms"],
+            }),
+        }
+    },
+    |durability| match durability {
+        Durability::Os => "os".to_owned(),
+        Durability::Always => "always".to_owned(),
+        Durability::Interval(every) => kinds::quoted(&format!("interval={}", time::write_duration(*every))),
+    },
+);
+
+/// `capacity=`, which can be taken away again.
+const CAPACITY: Plain<Capacity> = Plain(
+    |v| match v.as_string() {
+        Some("unlimited") => Ok(Capacity::Unlimited),
+        _ => BYTES.read(v).map(Capacity::Bytes).map_err(|_| Bad {
+            wanted: r#"a number of bytes, like 65536 or "64KiB", or unlimited"#.to_owned(),
+            options: vec!["unlimited"],
+        }),
+    },
+    |capacity| match capacity {
+        Capacity::Bytes(n) | Capacity::Free(n) => BYTES.write(n),
+        Capacity::Unlimited => "unlimited".to_owned(),
+    },
+);
+
+/// `durability= segment-bytes= …`
+pub fn broker(f: &mut impl Fields, broker: &mut BrokerSettings) {
+    f.opt("durability", &DURABILITY, &mut broker.durability);
+    f.opt("segment-bytes", &BYTES, &mut broker.segment_bytes);
+    f.opt("index-interval", &NUMBER, &mut broker.index_interval);
+    f.opt("max-record-bytes", &BYTES_32, &mut broker.max_record_bytes);
+    f.opt("retention-bytes", &BYTES, &mut broker.retention_bytes);
+    f.opt("retention-age", &DURATION, &mut broker.retention_age);
+    f.opt("retention-check", &DURATION, &mut broker.retention_check);
+    f.opt("recovery-threads", &COUNT, &mut broker.recovery_threads);
+    f.opt("max-frame-bytes", &BYTES_32, &mut broker.max_frame_bytes);
+    f.opt("max-connections", &NUMBER_32, &mut broker.max_connections);
+    f.opt("max-in-flight-bytes", &BYTES, &mut broker.max_in_flight_bytes);
+    f.opt("idle-timeout", &DURATION, &mut broker.idle_timeout);
+    f.opt("frame-timeout", &DURATION, &mut broker.frame_timeout);
+    f.opt("write-timeout", &DURATION, &mut broker.write_timeout);
+}
+
+/// `profile= capacity= …`
+pub fn disk(f: &mut impl Fields, disk: &mut DiskSettings) {
+    let (mut capacity, mut free) = match disk.capacity {
+        Some(Capacity::Free(bytes)) => (None, Some(bytes)),
+        other => (other, None),
+    };
+    f.opt("profile", &PROFILE, &mut disk.profile);
+    f.opt("capacity", &CAPACITY, &mut capacity);
+    f.opt("free", &BYTES, &mut free);
+    f.count_of(&["capacity", "free"], 0, 1);
+    f.opt("latency", &SPAN, &mut disk.latency);
+    f.opt("sync-latency", &SPAN, &mut disk.sync_latency);
+    f.opt("read-only", &YES_NO, &mut disk.read_only);
+    f.opt("max-open-files", &NUMBER_32, &mut disk.max_open_files);
+    disk.capacity = capacity.or(free.map(Capacity::Free));
+}
+
+/// `latency= chunk-bytes= …`
+pub fn net(f: &mut impl Fields, net: &mut NetSettings) {
+    f.opt("latency", &SPAN, &mut net.latency);
+    f.opt("chunk-bytes", &COUNT, &mut net.chunk_bytes);
+    f.opt("fail-rate", &RATE, &mut net.fail_rate);
+    f.opt("repair-rate", &RATE, &mut net.repair_rate);
+    f.opt("timeout", &DURATION, &mut net.timeout);
+    f.opt("accept-errors", &NUMBER_32, &mut net.accept_errors);
+}
+
+/// `clock at= frozen=`, at the head of a file.
+pub fn clock(f: &mut impl Fields, clock: &mut ClockSettings) {
+    f.opt("at", &TIME, &mut clock.at);
+    f.opt("frozen", &YES_NO, &mut clock.frozen);
+}
+
+/// `clock at= jump= frozen=`, as a step.
+pub fn clock_change(f: &mut impl Fields, clock: &mut ClockChange) {
+    f.opt("at", &TIME, &mut clock.at);
+    f.opt("jump", &JUMP, &mut clock.jump);
+    f.opt("frozen", &YES_NO, &mut clock.frozen);
+}
