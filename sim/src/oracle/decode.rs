@@ -128,6 +128,35 @@ pub fn entries(bytes: &[u8]) -> Vec<Option<(u64, u64)>> {
     bytes.chunks_exact(ENTRY).map(entry).collect()
 }
 
+/// A record's bytes, for scenarios that write one into a log themselves.
+pub fn record(offset: u64, timestamp: u64, key: Option<&[u8]>, value: &[u8]) -> Vec<u8> {
+    let key_bytes = key.unwrap_or_default();
+    let length = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_be_bytes();
+    let mut bytes = Vec::with_capacity(HEADER + key_bytes.len() + value.len());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(length(key_bytes.len() + value.len()));
+    bytes.extend([0; 4]);
+    bytes.extend(timestamp.to_be_bytes());
+    bytes.extend(key.map_or(NO_KEY.to_be_bytes(), |key| length(key.len())));
+    bytes.extend(key_bytes);
+    bytes.extend(value);
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..12]);
+    crc.update(&bytes[16..]);
+    bytes[12..16].copy_from_slice(&crc.finalize().to_be_bytes());
+    bytes
+}
+
+/// An index entry's bytes, likewise.
+pub fn entry(first: u64, second: u64) -> [u8; ENTRY] {
+    let mut bytes = [0; ENTRY];
+    bytes[..8].copy_from_slice(&first.to_be_bytes());
+    bytes[8..16].copy_from_slice(&second.to_be_bytes());
+    let crc = crc32fast::hash(&bytes[..16]);
+    bytes[16..].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
 /// One segment's files in an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
@@ -168,20 +197,8 @@ pub fn base_offset(name: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The first record of the example, byte by byte.
     fn example() -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(0u64.to_be_bytes());
-        bytes.extend(11u32.to_be_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(5u64.to_be_bytes());
-        bytes.extend(6u32.to_be_bytes());
-        bytes.extend(b"user-1hello");
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&bytes[..12]);
-        crc.update(&bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.finalize().to_be_bytes());
-        bytes
+        record(0, 5, Some(b"user-1"), b"hello")
     }
 
     #[test]

@@ -106,17 +106,15 @@ pub enum Request {
     },
 }
 
-/// What one partition did with its share of a produce.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Append {
-    /// The partition.
-    pub partition: u32,
-    /// The offset of the first record, where they were stored.
-    pub base: u64,
-    /// How many records.
-    pub count: u32,
-    /// Why they were not acknowledged, where they were not.
-    pub error: Option<Code>,
+/// What a client was told of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Placed {
+    /// It has this offset in this partition.
+    At(u32, u64),
+    /// It is certainly not stored.
+    Refused(Code),
+    /// It may be stored, or not.
+    Unknown,
 }
 
 /// What a client was told.
@@ -124,13 +122,8 @@ pub struct Append {
 pub enum Answer {
     /// It was done, and there is nothing to say.
     Done,
-    /// What came of a produce.
-    Produced {
-        /// By partition.
-        appends: Vec<Append>,
-        /// Each record's partition, in the order of the request.
-        routed: Vec<u32>,
-    },
+    /// What came of the records of a produce, in the order of the request.
+    Produced(Vec<Placed>),
     /// Records.
     Fetched {
         /// The records.

@@ -15,7 +15,7 @@ pub mod print;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use call::{Answer, Append, At, CallId, Request, Seen, Sent};
+pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
 
 /// Simulated milliseconds since the run began.
 pub type Millis = u64;
@@ -57,12 +57,43 @@ impl Image {
 pub enum Moment {
     /// The broker is down, and nothing has touched its files since.
     Down,
-    /// The scenario has done what it does to files; the broker starts next.
-    BeforeStart,
+    /// The scenario is about to do something to files.
+    Untouched,
+    /// The scenario has done something to files.
+    Touched,
     /// The broker has recovered and has not yet answered anybody.
     Recovered,
     /// The broker is up, nothing is in flight, and the oracle asks.
     Check,
+}
+
+/// What the oracle has to know of the settings that a broker starts with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Starting {
+    /// When appends are acknowledged.
+    pub durability: Mode,
+    /// Every how many records the indexes get an entry.
+    pub index_interval: u64,
+    /// Whether old records may go.
+    pub retention: bool,
+    /// The most connections.
+    pub connections_max: u64,
+    /// The longest that a sync takes, with all that may delay it.
+    pub sync_slack_ms: Millis,
+    /// Whether the disk's syncs may be lies.
+    pub lying: bool,
+}
+
+/// The durability mode: [`broker::settings::Durability`], in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Acknowledged when written.
+    #[default]
+    Os,
+    /// Acknowledged when written, synced within so many milliseconds.
+    Interval(Millis),
+    /// Acknowledged when synced.
+    Always,
 }
 
 /// What one partition's recovery said.
@@ -107,6 +138,20 @@ pub struct DiskOp {
     pub result: Result<u64, String>,
     /// The fault that struck it, in words.
     pub fault: Option<String>,
+    /// Whether it answered yes and did not do it: a lost or misdirected write, a sync that keeps nothing.
+    pub lies: bool,
+}
+
+/// Another way to recover a disk, which must come to the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Again {
+    /// A second recovery of what the first has left.
+    Twice,
+    /// A recovery that was killed, and then another.
+    Killed {
+        /// Before which disk operation.
+        operation: u64,
+    },
 }
 
 /// One thing that happened.
@@ -162,7 +207,7 @@ pub enum Event {
         /// What it was in the middle of, in words; empty between operations.
         during: Arc<str>,
     },
-    /// The scenario did something to a file while the broker was down.
+    /// The scenario did something to a file behind the broker's back. An image before it and one after it tell what.
     Surgery {
         /// The file, relative to the data directory.
         path: Arc<str>,
@@ -176,6 +221,8 @@ pub enum Event {
         /// The files.
         image: Arc<Image>,
     },
+    /// The broker is about to start, with this.
+    Starting(Starting),
     /// The broker has started.
     Started {
         /// Whether it found the last shutdown clean.
@@ -190,25 +237,54 @@ pub enum Event {
         /// Why.
         error: Arc<str>,
     },
-    /// The same image was recovered twice, beside the run, without the network.
-    Twice {
+    /// A copy of the disk was recovered beside the run, and then in another way.
+    Again {
+        /// In which other way.
+        how: Again,
         /// What one recovery left.
         once: Arc<Image>,
-        /// What a second recovery of that left.
-        twice: Arc<Image>,
+        /// What the other way left.
+        other: Arc<Image>,
     },
     /// Something happened to the network or to the wall clock.
     World {
         /// What.
         text: Arc<str>,
     },
-    /// The oracle's questions begin or end; what lies between is one consistent look at the broker.
-    Inspection {
-        /// Whether it begins.
-        begins: bool,
+    /// The oracle's questions begin: what comes until they end is one consistent look at the broker.
+    LookBegins,
+    /// They end.
+    LookEnds {
+        /// Whether all of them were answered; a crash may have come between.
+        complete: bool,
+    },
+    /// What a step said must come of it did not.
+    Unmet {
+        /// The step.
+        step: u32,
+        /// What had to come.
+        expected: Arc<str>,
+        /// What came.
+        found: Arc<str>,
+    },
+    /// A fault that was aimed has never struck: the run has not tested what it says.
+    Inert {
+        /// The step that aimed it.
+        step: u32,
+        /// The fault.
+        text: Arc<str>,
+    },
+    /// The run cannot go on as the scenario says: a file to be changed is not there, a host has no such name …
+    Impossible {
+        /// The step.
+        step: u32,
+        /// Why.
+        text: Arc<str>,
     },
     /// Faults have stopped and everything is healed: from here on the broker must work.
     Healed,
+    /// All that was asked is done.
+    Ended,
     /// The network's counters, at the end of a run.
     Network {
         /// The most connections that the broker held at the same time.

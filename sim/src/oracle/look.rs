@@ -1,0 +1,95 @@
+//! A look: what the oracle's own questions found out about a running broker while nothing else was in flight.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::error::Code;
+
+use crate::trace::{Answer, At, Image, Request, Seen};
+
+/// An offset and its time, if there is one at or after the time asked for.
+pub type Answered = Option<(u64, u64)>;
+
+/// What was found out about one partition.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionLook {
+    /// The first offset there is.
+    pub start: u64,
+    /// The offset after the last readable one.
+    pub end: u64,
+    /// Whether start and end are known.
+    pub ranged: bool,
+    /// Every record that could be read.
+    pub records: BTreeMap<u64, Seen>,
+    /// Every offset whose read was answered by an error, and the offset that the error names.
+    pub errors: BTreeMap<u64, (Code, Option<u64>)>,
+    /// What was asked about times, and the answers; `None` for an error.
+    pub times: Vec<(u64, Option<Answered>)>,
+    /// A fault struck one of the questions: what was not found out proves nothing.
+    pub disturbed: bool,
+    /// The broker knows no such topic or partition.
+    pub unknown: bool,
+}
+
+/// What was found out about all of them.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// By topic and number.
+    pub partitions: BTreeMap<(Arc<str>, u32), PartitionLook>,
+    /// The broker's files at that time.
+    pub image: Option<Arc<Image>>,
+}
+
+impl Look {
+    /// Takes in one answer.
+    pub fn answer(&mut self, request: &Request, answer: &Answer, disturbed: bool) {
+        let (Request::Consume { topic, partition, .. } | Request::Offsets { topic, partition, .. }) = request
+        else {
+            return;
+        };
+        let look = self.partitions.entry((topic.clone(), *partition)).or_default();
+        look.disturbed |= disturbed || matches!(answer, Answer::Lost { .. });
+        if let Answer::Refused { code: Code::UnknownTopic | Code::UnknownPartition, .. } = answer {
+            look.unknown = true;
+        }
+        match (request, answer) {
+            (Request::Consume { .. }, Answer::Fetched { records, start, end }) => {
+                (look.start, look.end, look.ranged) = (*start, *end, true);
+                look.records.extend(records.iter().map(|r| (r.offset, r.clone())));
+            }
+            (Request::Consume { from, .. }, Answer::Refused { code, offset, .. }) => {
+                look.errors.insert(*from, (*code, *offset));
+            }
+            (Request::Offsets { at: At::Earliest, .. }, Answer::Offset(Some((offset, _)))) => {
+                look.start = *offset;
+            }
+            (Request::Offsets { at: At::Latest, .. }, Answer::Offset(Some((offset, _)))) => {
+                (look.end, look.ranged) = (*offset, true);
+            }
+            (Request::Offsets { at: At::Time(t), .. }, Answer::Offset(found)) => {
+                look.times.push((*t, Some(*found)));
+            }
+            (Request::Offsets { at: At::Time(t), .. }, _) => look.times.push((*t, None)),
+            _ => {}
+        }
+    }
+}
+
+/// `topic/partition`.
+pub fn name(topic: &str, partition: u32) -> String {
+    format!("{topic}/{partition}")
+}
+
+/// A record for people: key and value, shortened.
+pub fn show(key: Option<&[u8]>, value: &[u8]) -> String {
+    let short = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        let cut: String = text.chars().take(24).collect();
+        if cut.len() < text.len() {
+            format!("{cut:?}… ({} bytes)", bytes.len())
+        } else {
+            format!("{cut:?}")
+        }
+    };
+    key.map_or_else(|| short(value), |key| format!("{} {}", short(key), short(value)))
+}

@@ -1,0 +1,255 @@
+//! What clients know of the logs: which record was acknowledged at which offset, which was refused, of which the outcome
+//! is unknown; and, after each crash, what may legally be gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fnv::FnvHashMap;
+
+use crate::trace::{CallId, Millis, Mode, Sent};
+
+/// A record's content, as a client gives it and gets it back.
+pub type Content = (Option<Bytes>, Bytes);
+
+/// One record of one produce call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordId {
+    /// The call.
+    pub call: CallId,
+    /// Which of its records.
+    pub index: usize,
+}
+
+/// What became of a record, as far as known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Not answered yet, or the outcome is unknown: it may be found once, or never.
+    Open,
+    /// Found under this offset before an answer told, or without one.
+    Found(u32, u64),
+    /// Acknowledged under this partition and offset.
+    Acknowledged(u32, u64),
+    /// Certainly not stored.
+    Refused,
+    /// It was there, and a crash has legally taken it.
+    Lost,
+}
+
+/// A produce call.
+#[derive(Clone, Debug)]
+pub struct Produced {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// Which client.
+    pub client: Arc<str>,
+    /// The partition that the client chose.
+    pub partition: Option<u32>,
+    /// The records.
+    pub records: Arc<[Sent]>,
+    /// What became of each.
+    pub fates: Vec<Fate>,
+    /// The trace's entry of the call.
+    pub entry: usize,
+    /// The entry of the answer; that of the call while there is none.
+    pub answer: usize,
+    /// Whether the client has its answer, or has given up.
+    pub answered: bool,
+    /// How many crashes came before it.
+    pub epoch: u32,
+}
+
+/// What an offset names.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The record.
+    pub id: RecordId,
+    /// Whether it was acknowledged (and not only read).
+    pub acknowledged: bool,
+    /// When it was acknowledged or first read.
+    pub at: Millis,
+    /// The durability mode at that time.
+    pub durability: Mode,
+    /// When the broker says it was appended, once a read has told.
+    pub timestamp: Option<u64>,
+    /// The sync that should have made it durable has failed.
+    pub doubtful: bool,
+    /// A power loss inside the loss window may have taken it.
+    pub at_risk: bool,
+    /// The scenario, or a lying disk, has destroyed it; a read may say so, and must not give other bytes.
+    pub damaged: bool,
+}
+
+/// One partition.
+#[derive(Clone, Debug, Default)]
+pub struct Partition {
+    /// What each offset names.
+    pub slots: BTreeMap<u64, Slot>,
+    /// All offsets below are synced, by the roll or the clean stop that came after them.
+    pub durable_to: u64,
+    /// The base offset of the newest segment whose creation the disk has seen.
+    pub newest_base: u64,
+    /// The disk has lied about this partition's log: what it was told to keep may be gone.
+    pub lied: bool,
+    /// Something has failed on an index file since the last start: the index may be behind.
+    pub index_behind: bool,
+    /// The last start could not open it, because the disk failed, and says so: nothing is served until the next.
+    pub unopened: bool,
+    /// Something other than a full disk has failed here since the last start: a fence is legal.
+    pub may_fence: bool,
+    /// Records that the scenario itself has written into the log.
+    pub planted: BTreeMap<u64, Content>,
+    /// Stems of segments whose index files the scenario or a lying disk has changed.
+    pub tampered: std::collections::BTreeSet<String>,
+    /// A power loss came: offsets that nobody was promised may be holes.
+    pub shaken: bool,
+    /// Whether the scenario or the disk has damaged the log at all.
+    pub hurt: bool,
+}
+
+/// One topic.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    /// How many partitions.
+    pub partitions: Vec<Partition>,
+    /// Whether its oldest records may go.
+    pub retention: bool,
+    /// Its creation or deletion was not answered: it may be there or not.
+    pub uncertain: bool,
+    /// Which records have this content.
+    pub by_content: FnvHashMap<Content, Vec<RecordId>>,
+}
+
+impl Partition {
+    /// The log ends at `end` now: what was promised beyond it is no longer.
+    pub fn ends_at(&mut self, end: u64) {
+        self.durable_to = self.durable_to.min(end);
+        if self.newest_base > end {
+            self.newest_base = self.durable_to;
+        }
+    }
+
+    /// Another record was found at `offset`, whose old one a crash may have taken: it has taken all behind it too. Gives
+    /// the records that are gone.
+    pub fn replaced_from(&mut self, offset: u64) -> Vec<RecordId> {
+        self.ends_at(offset);
+        let gone: Vec<u64> = self.slots.range(offset..).filter(|(_, s)| s.at_risk).map(|(o, _)| *o).collect();
+        gone.iter().filter_map(|o| self.slots.remove(o)).map(|slot| slot.id).collect()
+    }
+}
+
+impl Topic {
+    /// A topic with this many empty partitions.
+    pub fn new(partitions: u32, retention: bool, uncertain: bool) -> Self {
+        let partitions = vec![Partition::default(); partitions as usize];
+        Self { partitions, retention, uncertain, by_content: FnvHashMap::default() }
+    }
+}
+
+/// What clients know.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// By name.
+    pub topics: BTreeMap<Arc<str>, Topic>,
+    /// All produce calls.
+    pub produced: BTreeMap<CallId, Produced>,
+    /// The durability mode of the running broker.
+    pub durability: Mode,
+    /// The index interval of the running broker; `None` once it has changed in this run.
+    pub index_interval: Option<u64>,
+    /// The longest that the disk takes for a sync: a record may be that much older than the interval.
+    pub slack_ms: Millis,
+    /// Whether syncs may be lies.
+    pub lying: bool,
+    /// Whether any broker of this run acknowledged after a sync only.
+    pub was_always: bool,
+    /// Whether the last crash was a power loss.
+    pub lights_went_out: bool,
+    /// Records of requests that are not answered yet, and of the answer that is being taken in.
+    pub under_way: u64,
+    /// How many crashes there were.
+    pub epoch: u32,
+    /// Whether the broker may remove old records for any topic.
+    pub retention: bool,
+}
+
+impl Model {
+    /// Content of a record.
+    pub fn content(&self, id: RecordId) -> Content {
+        let sent = &self.produced[&id.call].records[id.index];
+        (sent.key.clone(), sent.value.clone())
+    }
+
+    /// Whether a record has this content.
+    pub fn has_content(&self, id: RecordId, key: Option<&Bytes>, value: &Bytes) -> bool {
+        let sent = &self.produced[&id.call].records[id.index];
+        sent.key.as_ref() == key && sent.value == *value
+    }
+
+    /// The entries of the trace that made a record: the call, and its answer.
+    pub fn entries_of(&self, id: RecordId) -> [usize; 2] {
+        let produced = &self.produced[&id.call];
+        [produced.entry, produced.answer]
+    }
+
+    /// A partition, if the topic is known and has it.
+    pub fn partition(&self, topic: &str, partition: u32) -> Option<&Partition> {
+        self.topics.get(topic)?.partitions.get(partition as usize)
+    }
+
+    /// A partition, to be changed.
+    pub fn partition_mut(&mut self, topic: &str, partition: u32) -> Option<&mut Partition> {
+        self.topics.get_mut(topic)?.partitions.get_mut(partition as usize)
+    }
+
+    /// Sets what became of a record.
+    pub fn set_fate(&mut self, id: RecordId, fate: Fate) {
+        if let Some(produced) = self.produced.get_mut(&id.call) {
+            produced.fates[id.index] = fate;
+        }
+    }
+
+    /// The broker has crashed. After a power loss, what lies in the loss window may be gone: see the table in
+    /// `p02_kept`.
+    pub fn crash(&mut self, power: bool, now: Millis) {
+        self.epoch += 1;
+        self.lights_went_out = power;
+        if !power {
+            return;
+        }
+        let (slack, lying) = (self.slack_ms, self.lying);
+        self.topics.values_mut().for_each(|topic| topic.uncertain |= lying);
+        for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
+            partition.shaken = true;
+            let (durable_to, lied) = (partition.durable_to, partition.lied);
+            for (&offset, slot) in &mut partition.slots {
+                let promised = match slot.durability {
+                    Mode::Always => true,
+                    Mode::Os => offset < durable_to,
+                    Mode::Interval(window) => {
+                        offset < durable_to || slot.at.saturating_add(window).saturating_add(slack) <= now
+                    }
+                };
+                slot.at_risk |= lying || lied || slot.doubtful || !promised;
+            }
+        }
+    }
+
+    /// A sync of this partition's log has failed: what it should have made durable may be gone after a power loss.
+    pub fn sync_failed(&mut self, topic: &str, partition: u32) {
+        let Some(partition) = self.partition_mut(topic, partition) else { return };
+        let durable_to = partition.durable_to;
+        for (_, slot) in partition.slots.range_mut(durable_to..) {
+            slot.doubtful |= slot.durability != Mode::Always;
+        }
+    }
+
+    /// The broker has stopped cleanly: everything is synced.
+    pub fn stopped(&mut self) {
+        for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
+            if !partition.may_fence {
+                partition.durable_to = partition.slots.last_key_value().map_or(0, |(o, _)| o + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! P1: offsets are 0, 1, 2 … without gap or repeat; each segment starts where the one before ended.
+//!
+//! Checked on every answer to a consume (its records follow one another from the offset that was asked for), on every look
+//! (each offset between start and end is a record or an error), and on the files themselves.
+
+use super::decode::{self, Piece};
+use super::look::{Look, PartitionLook, name};
+use super::model::Model;
+use super::{Findings, Promise};
+use crate::trace::Seen;
+
+/// One answer to a consume.
+pub(super) fn answer(f: &mut Findings, what: &str, from: u64, records: &[Seen]) {
+    for (record, expected) in records.iter().zip(from..) {
+        if record.offset != expected {
+            let found = format!("offset {}", record.offset);
+            f.broke(Promise::Dense, "gap in an answer", what, (format!("offset {expected}"), found), &[]);
+            return;
+        }
+    }
+}
+
+/// One partition in a look.
+pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
+    let Some(known) = model.partition(topic, partition) else { return };
+    if look.disturbed || !look.ranged {
+        return;
+    }
+    let missing =
+        (look.start..look.end).find(|o| !look.records.contains_key(o) && !look.errors.contains_key(o));
+    if let Some(offset) = missing {
+        let expected = format!("each offset from {} to {} is a record or an error", look.start, look.end);
+        f.broke(
+            Promise::Dense,
+            "gap in a log",
+            name(topic, partition),
+            (expected, format!("nothing at {offset}")),
+            &[],
+        );
+    }
+    let may_go = model.topics.get(topic).is_none_or(|t| t.retention) || known.hurt || known.lied;
+    if look.start != 0 && !may_go {
+        let found = format!("the log starts at {}", look.start);
+        f.broke(Promise::Dense, "start", name(topic, partition), ("the log starts at 0", found), &[]);
+    }
+    if look.end < look.start {
+        let found = format!("start {}, end {}", look.start, look.end);
+        f.broke(
+            Promise::Dense,
+            "range",
+            name(topic, partition),
+            ("the end is not before the start", found),
+            &[],
+        );
+    }
+}
+
+/// The files of one partition.
+pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &Look) {
+    let (Some(known), Some(image)) = (model.partition(topic, partition), &look.image) else { return };
+    if known.hurt || known.lied || known.may_fence {
+        return; // p02 and p09 look at what is left
+    }
+    let segments = decode::segments(image, topic, partition);
+    let mut end: Option<u64> = None;
+    for (i, segment) in segments.iter().enumerate() {
+        let what = format!("{}.log", segment.stem);
+        let pieces = decode::log(segment.log, segment.base);
+        let bad = |piece: &Piece<'_>| matches!(piece, Piece::Bad { .. });
+        if known.shaken {
+            // A power loss may leave holes in what nobody was promised, but a tail that is no record is always cut.
+            let tail = i + 1 == segments.len() && pieces.last().is_some_and(bad);
+            if tail && pieces.iter().filter(|piece| bad(piece)).count() == 1 {
+                pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
+            }
+            continue;
+        }
+        if let Some(end) = end.filter(|end| *end != segment.base) {
+            let expected = format!("the segment after offset {end} starts there");
+            f.broke(
+                Promise::Dense,
+                "segments",
+                what.clone(),
+                (expected, format!("base {}", segment.base)),
+                &[],
+            );
+        }
+        let mut next = segment.base;
+        for piece in &pieces {
+            match piece {
+                Piece::Record(record) => next = record.offset + 1,
+                Piece::Bad { .. } => no_record(f, &what, piece),
+            }
+        }
+        end = Some(next);
+    }
+}
+
+fn no_record(f: &mut Findings, what: &str, piece: &Piece<'_>) {
+    if let Piece::Bad { position, len } = piece {
+        let found = format!("{len} bytes at {position} that are no record");
+        f.broke(Promise::Dense, "bad bytes", what, ("nothing but records", found), &[]);
+    }
+}

@@ -1,0 +1,95 @@
+//! P2: what was acknowledged is there, under its offset, byte for byte: always after a process crash; after a power loss,
+//! within the loss window of the durability mode, and what is left is a prefix.
+//!
+//! | mode | a power loss may take |
+//! | --- | --- |
+//! | `os` | what was acknowledged since the last roll or clean stop |
+//! | `interval` | that, if it is younger than the interval |
+//! | `always` | nothing |
+//!
+//! A record that was read counts like one that was acknowledged: in `always` mode nothing is readable before it is durable.
+//! What the scenario destroyed, or a lying disk, may be answered by an error, or be gone where nothing good lay behind it.
+//! Whether bytes are right is P3's business; here they have to be there.
+
+use broker::error::Code;
+
+use super::look::{PartitionLook, name, show};
+use super::model::{Fate, Model, Slot};
+use super::{Findings, Promise};
+
+/// One partition in a look: every offset that was promised is there, or may be gone. Those that may be and are, are
+/// forgotten: their offsets are free.
+pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: u32, look: &PartitionLook) {
+    if look.disturbed || !look.ranged {
+        return;
+    }
+    let retention = model.topics.get(topic).is_some_and(|t| t.retention);
+    let Some(known) = model.partition(topic, partition) else { return };
+    let (hurt, lied) = (known.hurt, known.lied);
+    let mut gone = Vec::new();
+    let mut survived = Vec::new();
+    let what = name(topic, partition);
+    for (&offset, slot) in &known.slots {
+        if look.records.contains_key(&offset) {
+            survived.push(offset);
+        } else if let Some((code, _)) = look.errors.get(&offset) {
+            if !(slot.damaged || lied || slot.doubtful) {
+                let found = format!("offset {offset} is answered by {code:?}");
+                broke(f, model, "unreadable", &what, slot, offset, found);
+            }
+        } else {
+            let may_go = slot.at_risk || slot.damaged || (retention && offset < look.start);
+            if !may_go {
+                let found = format!("the log is {} to {}", look.start, look.end);
+                let kind = if hurt || lied { "cut behind damage" } else { "lost" };
+                broke(f, model, kind, &what, slot, offset, found);
+            }
+            gone.push(offset);
+        }
+    }
+    prefix(f, model, topic, partition, look);
+    for offset in gone {
+        let id = model.partition_mut(topic, partition).and_then(|p| p.slots.remove(&offset)).map(|s| s.id);
+        id.into_iter().for_each(|id| model.set_fate(id, Fate::Lost));
+    }
+    let Some(known) = model.partition_mut(topic, partition) else { return };
+    known.ends_at(look.end);
+    for offset in survived {
+        if let Some(slot) = known.slots.get_mut(&offset) {
+            slot.at_risk = false;
+        }
+    }
+}
+
+/// A record that should be there and is not. Behind damage, that is P9.
+fn broke(
+    f: &mut Findings,
+    model: &Model,
+    kind: &'static str,
+    what: &str,
+    slot: &Slot,
+    offset: u64,
+    found: String,
+) {
+    let (key, value) = model.content(slot.id);
+    let how = if slot.acknowledged { "acknowledged" } else { "read" };
+    let expected =
+        format!("offset {offset} is {}, {how} in mode {:?}", show(key.as_deref(), &value), slot.durability);
+    let promise = if kind == "cut behind damage" { Promise::Damage } else { Promise::Kept };
+    f.broke(promise, kind, what, (expected, found), &model.entries_of(slot.id));
+}
+
+/// What is left is a prefix: in `os` and `interval` mode a power loss leaves no hole before a record that it spared.
+fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
+    let Some(known) = model.partition(topic, partition) else { return };
+    let holes_are_legal = known.hurt || known.lied || (known.shaken && model.was_always) || model.lying;
+    if holes_are_legal {
+        return;
+    }
+    if let Some((offset, (code, _))) = look.errors.iter().find(|(o, _)| !known.slots.contains_key(o)) {
+        let found = format!("offset {offset} is answered by {code:?}");
+        let kind = if *code == Code::Corrupt { "hole" } else { "unreadable" };
+        let expected = format!("every offset from {} to {} can be read", look.start, look.end);
+        f.broke(Promise::Kept, kind, name(topic, partition), (expected, found), &[]);
+    }
+}

@@ -1,0 +1,123 @@
+//! P3: a read gives the record appended at that offset, or an error. Never other bytes, never another record.
+//!
+//! A read also teaches: a record of which nobody knew whether it was stored is known to be there once it was read.
+
+use super::look::{name, show};
+use super::model::{Content, Fate, Model, RecordId, Slot};
+use super::{Findings, Promise, p10_routed};
+use crate::trace::{Millis, Seen};
+
+/// One record that a client was given.
+pub(super) fn read(
+    f: &mut Findings,
+    model: &mut Model,
+    topic: &str,
+    partition: u32,
+    seen: &Seen,
+    now: Millis,
+) {
+    let Some(known) = model.partition(topic, partition) else { return };
+    let content = (seen.key.clone(), seen.value.clone());
+    let what = format!("{} offset {}", name(topic, partition), seen.offset);
+    let found = format!("{} with timestamp {}", show(seen.key.as_deref(), &seen.value), seen.timestamp);
+    match known.slots.get(&seen.offset) {
+        Some(slot) if model.has_content(slot.id, seen.key.as_ref(), &seen.value) => {
+            if let Some(timestamp) = slot.timestamp.filter(|t| *t != seen.timestamp) {
+                let expected = format!("the timestamp {timestamp}, as read before");
+                f.broke(
+                    Promise::NeverWrong,
+                    "timestamp",
+                    what,
+                    (expected, found),
+                    &model.entries_of(slot.id),
+                );
+            }
+            if let Some(slot) = slot_mut(model, topic, partition, seen.offset) {
+                slot.timestamp = Some(seen.timestamp);
+            }
+        }
+        _ if known.planted.get(&seen.offset) == Some(&content) => {}
+        Some(slot) if !slot.at_risk => {
+            let (key, value) = model.content(slot.id);
+            let expected = show(key.as_deref(), &value);
+            let known_record = model.topics[topic].by_content.contains_key(&content);
+            let (promise, kind) = match known_record {
+                true => (Promise::NoReuse, "another record"),
+                false => (Promise::NeverWrong, "other bytes"),
+            };
+            f.broke(promise, kind, what, (expected, found), &model.entries_of(slot.id));
+        }
+        _ => learn(f, model, topic, partition, seen, now, (what, found)),
+    }
+}
+
+fn slot_mut<'a>(model: &'a mut Model, topic: &str, partition: u32, offset: u64) -> Option<&'a mut Slot> {
+    model.partition_mut(topic, partition)?.slots.get_mut(&offset)
+}
+
+/// An offset of which nobody knew what it names.
+fn learn(
+    f: &mut Findings,
+    model: &mut Model,
+    topic: &str,
+    partition: u32,
+    seen: &Seen,
+    now: Millis,
+    (what, found): (String, String),
+) {
+    let content = (seen.key.clone(), seen.value.clone());
+    if let Some(id) = candidate(model, topic, partition, seen.offset, &content) {
+        // What a power loss may have taken and another record has replaced is gone.
+        let known = model.partition_mut(topic, partition);
+        let old = known
+            .filter(|known| known.slots.contains_key(&seen.offset))
+            .map(|known| known.replaced_from(seen.offset));
+        old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
+        model.set_fate(id, Fate::Found(partition, seen.offset));
+        let durability = model.durability;
+        let slot = Slot {
+            id,
+            acknowledged: false,
+            at: now,
+            durability,
+            timestamp: Some(seen.timestamp),
+            doubtful: false,
+            at_risk: false,
+            damaged: false,
+        };
+        if let Some(known) = model.partition_mut(topic, partition) {
+            known.slots.insert(seen.offset, slot);
+        }
+        p10_routed::found(f, model, topic, partition, id);
+        return;
+    }
+    let ids = model.topics.get(topic).and_then(|t| t.by_content.get(&content)).cloned().unwrap_or_default();
+    let fate = |id: &RecordId| model.produced[&id.call].fates[id.index];
+    let (promise, kind, expected, id) = if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Refused) {
+        (Promise::RefusedAbsent, "refused is there", "nothing: this record was refused", Some(id))
+    } else if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Lost) {
+        (Promise::RefusedAbsent, "came back", "nothing: this record was gone before", Some(id))
+    } else if let Some(id) = ids.first() {
+        (Promise::NeverWrong, "a second copy", "nothing: this record lies elsewhere", Some(id))
+    } else {
+        (Promise::NeverWrong, "nobody's bytes", "a record that somebody produced", None)
+    };
+    let because = id.map_or(Vec::new(), |id| model.entries_of(*id).to_vec());
+    f.broke(promise, kind, what, (expected, found), &because);
+}
+
+/// The record of unknown outcome that this can be; of several with the same content, the one whose neighbour in its
+/// request lies right before.
+fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &Content) -> Option<RecordId> {
+    let open = |id: &&RecordId| {
+        let produced = &model.produced[&id.call];
+        produced.fates[id.index] == Fate::Open && produced.partition.is_none_or(|p| p == partition)
+    };
+    let ids = model.topics.get(topic)?.by_content.get(content)?;
+    let follows = |id: &&RecordId| {
+        let fates = &model.produced[&id.call].fates;
+        let before = id.index.checked_sub(1).map(|i| fates[i]);
+        matches!(before, Some(Fate::Found(p, o) | Fate::Acknowledged(p, o)) if p == partition && o + 1 == offset)
+    };
+    ids.iter().filter(open).find(follows).or_else(|| ids.iter().find(open)).copied()
+}

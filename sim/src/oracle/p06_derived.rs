@@ -1,0 +1,119 @@
+//! P6: every index entry names the exact start of the record with that offset; ascending; rebuilt = written; a broken index
+//! changes no answer.
+//!
+//! What the entries of a segment must be follows from its log alone: one for each record whose count in the segment is a
+//! multiple of the interval. Right after recovery an index is exactly that, whether it was written by appending or rebuilt.
+//! While the broker runs it may be behind, where a write to it failed: it is derived, and caught up later. An index that the
+//! scenario itself has changed proves nothing; that no answer changes is what all other promises check.
+
+use super::decode::{self, Piece, Segment, Stored};
+use super::model::Model;
+use super::{Findings, Promise};
+use crate::trace::Image;
+
+/// How complete an index has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Complete {
+    /// The broker has just recovered.
+    Exactly,
+    /// It is running.
+    MayLag,
+}
+
+/// The indexes of one partition.
+pub(super) fn files(
+    f: &mut Findings,
+    model: &Model,
+    topic: &str,
+    partition: u32,
+    image: &Image,
+    complete: Complete,
+) {
+    let Some(known) = model.partition(topic, partition) else { return };
+    for segment in decode::segments(image, topic, partition) {
+        if known.lied || known.tampered.contains(segment.stem) {
+            continue;
+        }
+        let records = records(&segment);
+        let Some(records) = records else { continue };
+        let interval = model.index_interval;
+        let lag = if known.may_fence || known.index_behind { Complete::MayLag } else { complete };
+        let expected = |entry: fn(&[Stored<'_>], usize) -> (u64, u64)| {
+            interval.map(|n| {
+                let counts = 1..=records.len();
+                let due = counts.filter(|count| (*count as u64).is_multiple_of(n));
+                due.map(|count| entry(&records, count - 1)).collect::<Vec<_>>()
+            })
+        };
+        let index = format!("{}.index", segment.stem);
+        compare(f, &index, segment.index, expected(|r, i| (r[i].offset, r[i].position)), lag);
+        each_names_its_record(f, &index, segment.index, &records);
+        let timeindex = format!("{}.timeindex", segment.stem);
+        compare(f, &timeindex, segment.timeindex, expected(latest), lag);
+    }
+}
+
+/// The time index's entry at a record: the largest timestamp so far, and the first record that has it.
+fn latest(records: &[Stored<'_>], at: usize) -> (u64, u64) {
+    let most = records[..=at].iter().map(|r| r.timestamp).max().unwrap_or(0);
+    let first = records[..=at].iter().find(|r| r.timestamp == most);
+    (most, first.map_or(0, |r| r.offset))
+}
+
+/// The records of a segment without bad bytes.
+fn records<'a>(segment: &Segment<'a>) -> Option<Vec<Stored<'a>>> {
+    decode::log(segment.log, segment.base)
+        .into_iter()
+        .map(|piece| match piece {
+            Piece::Record(record) => Some(record),
+            Piece::Bad { .. } => None,
+        })
+        .collect()
+}
+
+fn compare(
+    f: &mut Findings,
+    file: &str,
+    bytes: Option<&[u8]>,
+    expected: Option<Vec<(u64, u64)>>,
+    lag: Complete,
+) {
+    let Some(expected) = expected else { return };
+    let bytes = bytes.unwrap_or_default();
+    let found = decode::entries(bytes);
+    let whole = bytes.len().is_multiple_of(decode::ENTRY);
+    let same = found.iter().zip(&expected).all(|(found, expected)| found.as_ref() == Some(expected));
+    let enough = match lag {
+        Complete::Exactly => found.len() == expected.len() && whole,
+        Complete::MayLag => found.len() <= expected.len(),
+    };
+    if !(same && enough) {
+        let differs =
+            found.iter().zip(&expected).position(|(found, expected)| found.as_ref() != Some(expected));
+        let (expected, found) = match differs {
+            Some(i) => (format!("entry {i} is {:?}", expected[i]), format!("{:?}", found[i])),
+            None => (
+                format!("{} entries of {} bytes", expected.len(), decode::ENTRY),
+                format!("{} entries, {} bytes", found.len(), bytes.len()),
+            ),
+        };
+        f.broke(Promise::Derived, "entries", file, (expected, found), &[]);
+    }
+}
+
+/// Whatever the interval: offsets ascend, and each entry names the start of its record.
+fn each_names_its_record(f: &mut Findings, file: &str, bytes: Option<&[u8]>, records: &[Stored<'_>]) {
+    let mut before = None;
+    for entry in decode::entries(bytes.unwrap_or_default()) {
+        let Some((offset, position)) = entry else { continue };
+        let named = records.iter().find(|r| r.offset == offset);
+        let ascends = before.is_none_or(|before| offset > before);
+        before = Some(offset);
+        if !(ascends && named.is_some_and(|r| r.position == position)) {
+            let expected = named.map_or("a record that is there".into(), |r| format!("byte {}", r.position));
+            let found = format!("offset {offset} at byte {position}");
+            f.broke(Promise::Derived, "entry names another place", file, (expected, found), &[]);
+            return;
+        }
+    }
+}

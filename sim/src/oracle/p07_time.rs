@@ -1,0 +1,31 @@
+//! P7: "first at or after t" gives the right record for every t: before, between, on and after the records' times, whatever
+//! the clock did.
+
+use super::look::{PartitionLook, name};
+use super::{Findings, Promise};
+
+/// The times that a look asked about, against the records that the same look has read.
+pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &PartitionLook) {
+    if look.disturbed || !look.ranged {
+        return;
+    }
+    for (t, answer) in &look.times {
+        let right = look.records.values().find(|r| r.timestamp >= *t).map(|r| (r.offset, r.timestamp));
+        // A record that cannot be read has no time: it may be the first, and an error is then as good an answer.
+        let hidden = right.map_or(u64::MAX, |(offset, _)| offset);
+        let may_differ = look.errors.keys().any(|o| *o < hidden);
+        let fits = match answer {
+            Some(found) => *found == right,
+            None => may_differ,
+        };
+        if !fits {
+            let show = |found: Option<(u64, u64)>| {
+                found.map_or("none".to_owned(), |(offset, time)| format!("offset {offset} (time {time})"))
+            };
+            let found = answer.map_or("an error".to_owned(), show);
+            let what = format!("{}, first at or after {t}", name(topic, partition));
+            f.broke(Promise::Time, "wrong record", what, (show(right), found), &[]);
+            return;
+        }
+    }
+}

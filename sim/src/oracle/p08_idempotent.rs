@@ -1,0 +1,62 @@
+//! P8: recovery after a crash during recovery ends in the same bytes; offsets never go back.
+//!
+//! Each time the broker starts, copies of its files are recovered beside the run: once; once more from what that left; and once
+//! after a recovery that was killed before one of its disk operations. All must come to the same, but for the markers of the
+//! session itself. That offsets never go back is P2's and P5's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::model::Model;
+use super::{Findings, Promise};
+use crate::trace::{Again, Image};
+
+/// Files that say which session runs, how the last one ended, and how far it is known to have synced.
+const MARKERS: [&str; 4] = ["running", "clean", "was-clean", "synced"];
+
+/// What one recovery left, and what the other way left. Where the scenario has damaged files, a recovery that trusts a clean
+/// stop may see less than one that does not.
+pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, other: &Image) {
+    let (mut once, mut other) = (files(once), files(other));
+    for files in [&mut once, &mut other] {
+        files.retain(|path, _| !is_damaged(model, path));
+    }
+    for (path, bytes) in &once {
+        match other.get(path) {
+            None => differs(f, how, path, format!("{} bytes", bytes.len()), "no such file".into()),
+            Some(again) if again != bytes => {
+                let at = bytes.iter().zip(again.iter()).position(|(a, b)| a != b);
+                let at = at.unwrap_or(bytes.len().min(again.len()));
+                let found = format!("{} bytes, different from byte {at} on", again.len());
+                differs(f, how, path, format!("{} bytes", bytes.len()), found);
+            }
+            Some(_) => {}
+        }
+    }
+    for path in other.keys().filter(|path| !once.contains_key(*path)) {
+        differs(f, how, path, "no such file".into(), "it is there".into());
+    }
+}
+
+fn is_damaged(model: &Model, path: &str) -> bool {
+    let place = super::walk::place(path).and_then(|(topic, partition, _)| model.partition(topic, partition));
+    place.is_some_and(|known| known.hurt || known.lied || !known.tampered.is_empty())
+}
+
+fn files(image: &Image) -> BTreeMap<Arc<str>, Arc<[u8]>> {
+    let is_marker = |path: &str| MARKERS.contains(&path.rsplit('/').next().unwrap_or(path));
+    let kept = image.0.iter().filter(|f| !is_marker(&f.path));
+    kept.map(|f| (f.path.clone(), f.bytes.clone())).collect()
+}
+
+fn differs(f: &mut Findings, how: Again, path: &str, expected: String, found: String) {
+    let (kind, found) = match how {
+        Again::Twice => ("second recovery", format!("{found} after a second recovery")),
+        Again::Killed { operation } => (
+            "killed recovery",
+            format!("{found} after a recovery that was killed before operation {operation}"),
+        ),
+    };
+    let expected = format!("{expected}, as after one recovery");
+    f.broke(Promise::Idempotent, kind, path, (expected, found), &[]);
+}

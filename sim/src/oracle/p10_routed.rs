@@ -1,0 +1,110 @@
+//! P10: same key, same partition, across restarts; per-key order is append order; round robin is even within one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fnv::FnvHashMap;
+
+use super::look::{name, show};
+use super::model::{Model, RecordId};
+use super::{Findings, Promise};
+
+/// The partition of a key: 32-bit FNV-1a, modulo the number of partitions.
+pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
+    let hash =
+        key.iter().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    hash % partitions.max(1)
+}
+
+/// What routing was seen to do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Routing {
+    /// The latest acknowledged record of a key: the entry of its answer, its offset.
+    latest: FnvHashMap<(Arc<str>, Bytes), (usize, u64)>,
+    /// Records without a key by topic: how many went to each partition, and of how many it is not known.
+    turns: BTreeMap<Arc<str>, (Vec<u64>, u64)>,
+}
+
+impl Routing {
+    /// The broker begins anew: its round robin may begin anywhere, and a power loss may have taken offsets back.
+    pub(super) fn restarted(&mut self) {
+        self.latest.clear();
+        self.turns.clear();
+    }
+
+    /// A record without a key and without a partition was not acknowledged: it may have taken a turn.
+    pub(super) fn unclear(&mut self, topic: &Arc<str>) {
+        self.turns.entry(topic.clone()).or_default().1 += 1;
+    }
+
+    /// A record was acknowledged.
+    pub(super) fn acknowledged(
+        &mut self,
+        f: &mut Findings,
+        model: &Model,
+        topic: &Arc<str>,
+        (partition, offset): (u32, u64),
+        id: RecordId,
+    ) {
+        let produced = &model.produced[&id.call];
+        if produced.partition.is_some() {
+            return;
+        }
+        let Some(key) = produced.records[id.index].key.clone() else {
+            self.turn(f, model, topic, partition);
+            return;
+        };
+        right_partition(f, model, topic, partition, id);
+        let latest = self.latest.entry((topic.clone(), key.clone())).or_default();
+        if produced.entry > latest.0 && offset < latest.1 {
+            let expected = format!("key {} at an offset after {}", show(None, &key), latest.1);
+            let found = format!("offset {offset}");
+            let because = [latest.0, produced.entry, produced.answer];
+            f.broke(Promise::Routed, "order", name(topic, partition), (expected, found), &because);
+        }
+        *latest = (latest.0.max(produced.answer), latest.1.max(offset));
+    }
+
+    fn turn(&mut self, f: &mut Findings, model: &Model, topic: &Arc<str>, partition: u32) {
+        let Some(count) = model.topics.get(topic).map(|t| t.partitions.len()) else { return };
+        let (turns, unclear) = self.turns.entry(topic.clone()).or_default();
+        turns.resize(count, 0);
+        turns[partition as usize] += 1;
+        let (most, least) = (turns.iter().max().copied(), turns.iter().min().copied());
+        let (most, least) = (most.unwrap_or(0), least.unwrap_or(0));
+        // What is still under way may belong to those that seem to have had fewer.
+        if most - least > 1 + *unclear + model.under_way {
+            let expected = "records without a key go to the partitions in turn";
+            f.broke(Promise::Routed, "uneven", topic.as_ref(), (expected, format!("{turns:?}")), &[]);
+        }
+    }
+}
+
+/// A record that was found where nobody had said it was.
+pub(super) fn found(f: &mut Findings, model: &Model, topic: &str, partition: u32, id: RecordId) {
+    if model.produced[&id.call].partition.is_none() {
+        right_partition(f, model, topic, partition, id);
+    }
+}
+
+fn right_partition(f: &mut Findings, model: &Model, topic: &str, partition: u32, id: RecordId) {
+    let Some(key) = &model.produced[&id.call].records[id.index].key else { return };
+    let count = model.topics.get(topic).map_or(1, |t| u32::try_from(t.partitions.len()).unwrap_or(u32::MAX));
+    let right = partition_of(key, count);
+    if right != partition {
+        let expected = format!("key {} in partition {right} of {count}", show(None, key));
+        let found = format!("partition {partition}");
+        f.broke(Promise::Routed, "wrong partition", topic, (expected, found), &model.entries_of(id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_keys_of_the_issue() {
+        assert_eq!(super::partition_of(b"user-1", 3), 1);
+        assert_eq!(super::partition_of(b"user-2", 3), 1);
+        assert_eq!(super::partition_of(b"user-3", 3), 2);
+    }
+}
