@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::content::{Content, MAX_LEN};
+use crate::content::{Content, MAX_LEN, SECTOR};
 use crate::disk::Disk;
 use crate::errno::Errno;
 use crate::event::Op;
@@ -89,6 +89,19 @@ impl Disk {
         let (parent, name) = path.split().ok_or(Errno::EBUSY)?;
         let dir = machine.state.lookup(&parent)?;
         remove(&mut machine, dir, name, ino);
+        Ok(())
+    }
+
+    /// The sector of this byte cannot be read from now on, until it is written.
+    pub fn make_unreadable(&self, path: impl AsRef<Path>, at: u64) -> io::Result<()> {
+        let path = Parsed::new(path.as_ref())?;
+        let mut machine = hold(&self.machine);
+        let ino = machine.state.lookup(&path)?;
+        let len = machine.state.file(ino).ok_or(Errno::EISDIR)?.seen.len();
+        if at >= len {
+            return Err(Errno::EINVAL.into());
+        }
+        change(&mut machine, &path, Change::BadSector { ino, sector: at / SECTOR });
         Ok(())
     }
 
