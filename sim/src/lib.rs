@@ -30,7 +30,11 @@ compile_error!(
      overrides that: add `--cfg tokio_unstable` there"
 );
 
+pub mod executor;
 pub mod oracle;
+pub mod outcome;
 pub mod scenario;
+pub mod snapshot;
+pub mod suite;
 pub mod trace;
 pub mod world;

@@ -21,14 +21,22 @@ use broker::net::{Connector, Listener};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::stall::Stalls;
 
 /// The port that the broker listens on, in the world.
 pub const PORT: u16 = 7070;
 
-/// Whether the broker's process can still say something.
-pub trait Alive: Send + Sync + 'static {
-    /// False from the instant its disk has died.
-    fn is_alive(&self) -> bool;
+/// The broker's process, as its connections see it.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Nothing gets through from the instant that its disk has died.
+    pub process: faults::Process,
+    /// Nothing moves while it hangs in a slow disk.
+    pub stalls: Stalls,
+    /// So many accepts fail, for want of a file descriptor.
+    pub accept_errors: Arc<AtomicU64>,
 }
 
 /// How streams deliver bytes.
@@ -44,6 +52,12 @@ impl Shape {
     /// Pieces of 1 to `chunk` bytes where it is given; draws come from `seed`.
     pub fn new(chunk: Option<usize>, seed: u64) -> Self {
         Self { chunk: chunk.map(|c| c.max(1)), seed, streams: Arc::default() }
+    }
+
+    /// The same network without chunks, for connections that are not what a scenario is about.
+    #[must_use]
+    pub fn plain(&self) -> Self {
+        Self { chunk: None, ..self.clone() }
     }
 
     fn next_stream(&self) -> Option<Chunks> {
@@ -89,6 +103,10 @@ impl Connections {
     }
 }
 
+fn take_one(counter: &AtomicU64) -> bool {
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+}
+
 #[derive(Debug)]
 struct Held(Connections);
 
@@ -102,15 +120,15 @@ impl Drop for Held {
 pub struct WorldListener {
     inner: turmoil::net::TcpListener,
     shape: Shape,
-    alive: Arc<dyn Alive>,
+    gate: Gate,
     connections: Connections,
 }
 
 impl WorldListener {
     /// Listens on [`PORT`] of the host that calls it.
-    pub async fn bind(shape: Shape, alive: Arc<dyn Alive>, connections: Connections) -> io::Result<Self> {
+    pub async fn bind(shape: Shape, gate: Gate, connections: Connections) -> io::Result<Self> {
         let inner = turmoil::net::TcpListener::bind(("0.0.0.0", PORT)).await?;
-        Ok(Self { inner, shape, alive, connections })
+        Ok(Self { inner, shape, gate, connections })
     }
 }
 
@@ -118,10 +136,14 @@ impl Listener for WorldListener {
     type Stream = WorldStream;
 
     async fn accept(&mut self) -> io::Result<(WorldStream, SocketAddr)> {
+        if take_one(&self.gate.accept_errors) {
+            return Err(faults::Errno::EMFILE.into());
+        }
         let (inner, peer) = self.inner.accept().await?;
         let chunks = self.shape.next_stream();
         let held = Some(self.connections.enter());
-        Ok((WorldStream { inner, chunks, alive: Some(self.alive.clone()), _held: held }, peer))
+        let gate = Some(self.gate.clone());
+        Ok((WorldStream { inner, chunks, gate, thaw: None, _held: held }, peer))
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -147,7 +169,7 @@ impl Connector for WorldConnector {
 
     async fn connect(&self, addr: &str) -> io::Result<WorldStream> {
         let inner = turmoil::net::TcpStream::connect(addr).await?;
-        Ok(WorldStream { inner, chunks: self.shape.next_stream(), alive: None, _held: None })
+        Ok(WorldStream { inner, chunks: self.shape.next_stream(), gate: None, thaw: None, _held: None })
     }
 }
 
@@ -156,22 +178,29 @@ pub struct WorldStream {
     inner: turmoil::net::TcpStream,
     chunks: Option<Chunks>,
     /// On the broker's side only.
-    alive: Option<Arc<dyn Alive>>,
+    gate: Option<Gate>,
+    thaw: Option<Pin<Box<Sleep>>>,
     _held: Option<Held>,
 }
 
 impl WorldStream {
-    /// A dead process neither reads nor writes, and nobody wakes it.
-    fn is_dead(&self) -> bool {
-        self.alive.as_ref().is_some_and(|a| !a.is_alive())
+    /// A dead process neither reads nor writes, and nobody wakes it; one that hangs does so later.
+    fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.gate {
+            None => Poll::Ready(()),
+            Some(gate) if gate.process.is_dead() => Poll::Pending,
+            Some(gate) => gate.stalls.poll(&mut self.thaw, cx),
+        }
     }
 }
 
 impl AsyncRead for WorldStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.is_dead() {
-            return Poll::Pending;
-        }
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_gate(cx));
         let this = self.get_mut();
         let Some(chunks) = &mut this.chunks else {
             return Pin::new(&mut this.inner).poll_read(cx, buf);
@@ -193,26 +222,20 @@ impl AsyncRead for WorldStream {
 }
 
 impl AsyncWrite for WorldStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if self.is_dead() {
-            return Poll::Pending;
-        }
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_gate(cx));
         let this = self.get_mut();
         let most = this.chunks.as_mut().map_or(buf.len(), Chunks::draw);
         Pin::new(&mut this.inner).poll_write(cx, &buf[..most.min(buf.len())])
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_dead() {
-            return Poll::Pending;
-        }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_gate(cx));
         Pin::new(&mut self.get_mut().inner).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_dead() {
-            return Poll::Pending;
-        }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_gate(cx));
         Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
     }
 }

@@ -3,28 +3,42 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use broker::work::{Job, Work};
+use tokio::time::sleep;
 
-/// Runs jobs on the one thread of the simulation, each after `delay`.
-#[derive(Clone, Copy, Debug)]
+use super::stall::Stalls;
+
+/// Runs jobs on the one thread of the simulation, each after the time that the disk takes for a sync.
+#[derive(Clone, Debug)]
 pub struct WorldWork {
-    /// How long a sync takes.
-    pub delay: Duration,
+    stalls: Stalls,
+}
+
+impl WorldWork {
+    /// On a disk that is this slow.
+    pub fn new(stalls: Stalls) -> Self {
+        Self { stalls }
+    }
 }
 
 impl Work for WorldWork {
     fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let delay = self.delay;
-        if delay.is_zero() {
+        let before = self.stalls.draw_sync();
+        if before.is_zero() {
             job();
-            return Box::pin(std::future::ready(()));
+            let after = self.stalls.of_sync();
+            if after.is_zero() {
+                return Box::pin(std::future::ready(()));
+            }
+            return Box::pin(sleep(after));
         }
         // A task of its own: a job that was begun is finished, whoever stops waiting for it.
+        let stalls = self.stalls.clone();
         let task = tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
+            sleep(before).await;
             job();
+            sleep(stalls.of_sync()).await;
         });
         Box::pin(async move {
             if let Err(e) = task.await

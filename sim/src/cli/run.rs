@@ -1,0 +1,154 @@
+//! `sim run [PATH…]`: scenarios, executed and judged; one line each, a table, and what a failure needs to be understood.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use sim::outcome::{Failure, Outcome};
+use sim::scenario::Seeds;
+use sim::suite::{self, ScenarioFile};
+use sim::{snapshot, trace};
+
+/// How many events before a failure are shown.
+const EVENTS: usize = 60;
+
+/// Runs scenarios.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Scenario files or directories of them; all by default.
+    #[arg(default_value = "scenarios")]
+    paths: Vec<PathBuf>,
+    /// Run with this seed only, instead of those that the scenario names.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show each step with what came of it, as its snapshot does.
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+#[derive(Default)]
+struct Sums {
+    scenarios: usize,
+    runs: u64,
+    failed: usize,
+    simulated_ms: u64,
+    worst: u8,
+}
+
+impl Run {
+    /// Exit code 0: all held. 1: a promise was broken. 2: a scenario is wrong. 4: the harness failed.
+    #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+    pub fn run(&self) -> ExitCode {
+        let files: Vec<ScenarioFile> = self.paths.iter().flat_map(|path| suite::find(path)).collect();
+        if files.is_empty() {
+            eprintln!("no scenario (*.kdl) under {}", shown(&self.paths));
+            return ExitCode::from(2);
+        }
+        let began = Instant::now();
+        let bar = progress(files.len() as u64);
+        let mut sums = Sums::default();
+        for file in &files {
+            bar.set_message(file.name.clone());
+            let line = self.one(file, &mut sums);
+            bar.suspend(|| println!("{line}"));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        sums.print(began.elapsed());
+        ExitCode::from(sums.worst)
+    }
+
+    fn one(&self, file: &ScenarioFile, sums: &mut Sums) -> String {
+        sums.scenarios += 1;
+        let mut scenario = match suite::load(&file.path) {
+            Ok(scenario) => scenario,
+            Err(e) => {
+                sums.fail(2);
+                return match e {
+                    suite::LoadError::Mistakes(mistakes) => format!("{:?}", miette::Report::new(mistakes)),
+                    other => other.to_string(),
+                };
+            }
+        };
+        if let Some(seed) = self.seed {
+            scenario.seeds = Seeds::one(seed);
+        }
+        let ran = suite::run_seeds(&scenario);
+        sums.runs += ran.seeds;
+        sums.simulated_ms += ran.first.trace.duration() * ran.seeds;
+        let mut text = match &ran.failed {
+            None if ran.seeds > 1 => format!("ok      {} ({} seeds)", file.name, ran.seeds),
+            None => format!("ok      {}", file.name),
+            Some(outcome) => {
+                sums.fail(outcome.exit_code());
+                failed(file, outcome)
+            }
+        };
+        if self.verbose {
+            let shown = ran.failed.as_ref().unwrap_or(&ran.first);
+            text += &format!("\n\n{}", snapshot::render(shown));
+        }
+        text
+    }
+}
+
+/// What a failure needs to be understood, and seen again.
+fn failed(file: &ScenarioFile, outcome: &Outcome) -> String {
+    let mut text = format!("FAILED  {} with seed {}\n", file.name, outcome.seed());
+    for failure in outcome.failures.iter().take(3) {
+        text += &format!("\n{}\n", indented(&failure.to_string()));
+        if let Failure::Broken(broken) = failure {
+            for entry in broken.because.iter().filter_map(|i| outcome.trace.entries.get(*i)) {
+                text += &format!("  because   {}\n", trace::print::line(entry).trim());
+            }
+        }
+    }
+    if outcome.failures.len() > 3 {
+        text += &format!("\n  and {} more\n", outcome.failures.len() - 3);
+    }
+    let until = outcome.failures.iter().find_map(|failure| match failure {
+        Failure::Broken(broken) => Some(broken.entry),
+        _ => None,
+    });
+    let until = until.unwrap_or(outcome.trace.entries.len().saturating_sub(1));
+    text += &format!("\n  the last events:\n{}", trace::print::last(&outcome.trace, until, EVENTS));
+    let seed = outcome.seed();
+    text + &format!("\n  see it again: cargo run -p sim -- run {} --seed {seed} -v\n", file.path.display())
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn shown(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// On a terminal only.
+fn progress(len: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
+    ProgressBar::new(len).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+impl Sums {
+    fn fail(&mut self, code: u8) {
+        self.failed += 1;
+        self.worst = self.worst.max(code);
+    }
+
+    fn print(&self, took: Duration) {
+        println!();
+        println!("scenarios        {:>10}", self.scenarios);
+        println!("runs             {:>10}", self.runs);
+        println!("failed           {:>10}", self.failed);
+        println!("simulated time   {:>10.1} s", self.simulated_ms as f64 / 1e3);
+        println!("real time        {:>10.1} s", took.as_secs_f64());
+    }
+}

@@ -1,0 +1,326 @@
+//! A client: goes through its steps one after another, compares what comes with what the scenario says must come, and writes
+//! both down. Anything may stand in a client's steps: it may as well crash the broker while others produce.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::ask::{self, WorldClient};
+use super::plan::Node;
+use super::raw::RawConnections;
+use super::stage::{Job, Stage};
+use super::{files, look, requests, say, surgery};
+use crate::scenario::{Expect, Start, StartExpect, Step};
+use crate::trace::{Answer, Event, Request};
+use crate::world::clock::WorldClock;
+use crate::world::host::State;
+use crate::world::net::WorldConnector;
+
+/// A client at work.
+pub(super) struct Actor {
+    pub(super) name: Arc<str>,
+    pub(super) stage: Rc<Stage>,
+    pub(super) client: WorldClient,
+    pub(super) connector: WorldConnector,
+    pub(super) raw: RawConnections,
+    /// The round of the innermost `repeat`.
+    pub(super) round: u64,
+}
+
+impl Actor {
+    pub(super) fn new(name: &str, stage: Rc<Stage>) -> Self {
+        let connector = WorldConnector::new(stage.host.shape.clone());
+        let client = connect(&stage, &connector);
+        Self { name: name.into(), stage, client, connector, raw: RawConnections::default(), round: 0 }
+    }
+
+    /// All steps, in order.
+    pub(super) fn run<'a>(&'a mut self, steps: &'a [Node]) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            for node in steps {
+                self.stage.recorder.add(Event::Step { step: node.id, text: node.text.clone() });
+                self.step(node).await;
+            }
+        })
+    }
+
+    pub(super) fn say(&self, step: u32, text: impl Into<Arc<str>>) {
+        self.stage.recorder.add(Event::Said { step, text: text.into() });
+    }
+
+    pub(super) fn unmet(&self, step: u32, expected: impl Into<Arc<str>>, found: impl Into<Arc<str>>) {
+        self.stage.recorder.add(Event::Unmet { step, expected: expected.into(), found: found.into() });
+    }
+
+    pub(super) fn impossible(&self, step: u32, text: impl Into<Arc<str>>) {
+        self.stage.recorder.add(Event::Impossible { step, text: text.into() });
+    }
+
+    /// Asks, writes down call and answer, and says with which crash the answer was lost, if with one.
+    pub(super) async fn ask(&self, request: Request) -> (Answer, Option<String>) {
+        let crashes = self.stage.crashes();
+        let id = self.stage.call(&self.name, request.clone(), false);
+        let answer = ask::ask(&self.client, &request).await;
+        requests::remember(&self.stage, &request, &answer);
+        self.stage.recorder.add(Event::Answer { id, answer: answer.clone() });
+        let crash = (self.stage.crashes() != crashes).then(|| self.stage.last_crash().to_string());
+        (answer, crash)
+    }
+
+    async fn step(&mut self, node: &Node) {
+        let id = node.id;
+        match &node.step {
+            Step::Topic(_)
+            | Step::DeleteTopic { .. }
+            | Step::ListTopics { .. }
+            | Step::ListPartitions(_)
+            | Step::Produce(_)
+            | Step::Consume(_)
+            | Step::Fetch(_)
+            | Step::Offsets(_) => requests::one(self, node).await,
+            Step::Pipeline(_) => requests::pipeline(self, node).await,
+            Step::Open(_) | Step::Send(_) | Step::Receive(_) | Step::HalfClose | Step::Close => {
+                super::raw::step(self, node).await;
+            }
+            Step::Fault(fault) => match self.stage.aim(id, &node.text, fault) {
+                Ok(()) => self.say(id, "armed"),
+                Err(why) => self.impossible(id, why),
+            },
+            Step::Calm => {
+                self.stage.disarm();
+                self.stage.heal();
+            }
+            Step::Crash => self.stage.kill(None).await,
+            Step::PowerLoss { keep } => self.stage.kill(Some(*keep)).await,
+            Step::Stop => self.stop(id).await,
+            Step::Start(start) => self.start(id, start).await,
+            Step::Restart(start) => {
+                if self.stage.host.state() == State::Up {
+                    self.stop(id).await;
+                }
+                self.start(id, start).await;
+            }
+            Step::SecondBroker { expect } => self.second_broker(id, *expect),
+            Step::Surgery(surgery) => match surgery::operate(&self.stage, &node.text, surgery, self.round) {
+                Ok(said) => self.say(id, said),
+                Err(why) => self.impossible(id, why),
+            },
+            Step::Disk(change) => self.stage.set_disk(change),
+            Step::Net(change) => self.net(change).await,
+            Step::Clock(change) => clock(&self.stage.host.clock, change),
+            Step::Partition(_) | Step::Hold(_) => self.link(node),
+            Step::Heal => self.stage.heal(),
+            Step::Advance(time) => sleep(*time).await,
+            Step::Client(branch) => self.hand_over(id, &branch.client, &node.inside).await,
+            Step::Parallel(_) => self.parallel(node).await,
+            Step::Repeat { times, .. } => {
+                let before = self.round;
+                for round in 0..u64::from(*times) {
+                    self.round = round;
+                    self.run(&node.inside).await;
+                }
+                self.round = before;
+            }
+            Step::Draw(_) | Step::Random(_) => self.impossible(id, "a seed has to unfold this line first"),
+            Step::Files => self.say(id, files::list(&self.stage.host.image())),
+            Step::Dump { file } => match files::dump(&self.stage.host.image(), file.as_deref()) {
+                Ok(text) => self.say(id, text),
+                Err(why) => self.impossible(id, why),
+            },
+            Step::Verify(verify) => files::verify(self, id, *verify),
+            Step::Check(_) => look::look(&self.stage).await,
+        }
+    }
+
+    async fn stop(&mut self, id: u32) {
+        if self.stage.host.state() != State::Up {
+            return self.say(id, "it does not run");
+        }
+        // A client that is idle would only be waited for.
+        self.client = connect(&self.stage, &self.connector);
+        let crashes = self.stage.crashes();
+        if let Err(why) = self.stage.stop().await {
+            self.unmet(id, "the broker stops", why);
+        } else if self.stage.crashes() != crashes {
+            self.say(id, self.stage.last_crash());
+        }
+    }
+
+    async fn start(&mut self, id: u32, start: &Start) {
+        if matches!(self.stage.host.state(), State::Up | State::Starting) {
+            return self.say(id, "it runs already");
+        }
+        let settings = self.stage.host.settings.borrow().with(&start.settings);
+        self.stage.host.settings.replace(settings);
+        let (found, said) = match self.stage.start().await {
+            Ok(State::Up) => (StartExpect::Ok, self.started(id, start)),
+            Ok(State::Failed(why)) => (StartExpect::Refused, format!("→ does not start: {why}")),
+            Ok(_) => (StartExpect::Crashed, format!("→ {}", self.stage.last_crash())),
+            Err(why) => return self.unmet(id, "the broker starts", why),
+        };
+        self.say(id, said.as_str());
+        if start.expect != StartExpect::Any && start.expect != found {
+            self.unmet(id, format!("{:?}", start.expect), said);
+        }
+        if found == StartExpect::Ok && self.stage.is_quiet() {
+            look::look(&self.stage).await;
+        }
+    }
+
+    /// What recovery found, and whether that is what had to be found.
+    fn started(&self, id: u32, start: &Start) -> String {
+        let report = self.stage.host.report();
+        let sums = [
+            ("bytes cut", start.expect_cut, report.partitions.iter().map(|p| p.cut).sum::<u64>()),
+            (
+                "records",
+                start.expect_records,
+                report.partitions.iter().map(|p| p.end.saturating_sub(p.start)).sum(),
+            ),
+            ("damage", start.expect_damage, report.partitions.iter().map(|p| p.damage.len() as u64).sum()),
+        ];
+        for (what, expected, found) in sums {
+            if expected.is_some_and(|expected| expected != found) {
+                self.unmet(id, format!("{what}: {}", expected.unwrap_or_default()), found.to_string());
+            }
+        }
+        say::recovered(&report.partitions, &report.notes)
+    }
+
+    fn second_broker(&self, id: u32, expect: StartExpect) {
+        let (found, said) = match self.stage.host.second_broker() {
+            Ok(()) => (StartExpect::Ok, "→ started".to_owned()),
+            Err(why) => (StartExpect::Refused, format!("→ does not start: {why}")),
+        };
+        self.say(id, said.as_str());
+        let expected = if expect == StartExpect::Ok { StartExpect::Refused } else { expect };
+        if expected != StartExpect::Any && expected != found {
+            self.unmet(id, "a second broker is refused", said);
+        }
+    }
+
+    async fn net(&mut self, change: &crate::scenario::NetSettings) {
+        if let Some(errors) = change.accept_errors {
+            self.stage.host.accept_errors.store(errors.into(), std::sync::atomic::Ordering::Relaxed);
+        }
+        if change.timeout.is_some() {
+            self.stage.net.borrow_mut().timeout = change.timeout;
+            self.client = connect(&self.stage, &self.connector);
+        }
+        let (latency, rate) = (change.latency, change.fail_rate);
+        if rate.is_some() {
+            self.stage.sever();
+        }
+        let clients = self.stage.clients.clone();
+        self.stage
+            .command(move |sim| {
+                if let Some(span) = latency {
+                    for client in &clients {
+                        sim.set_link_latency(client.as_str(), crate::world::BROKER, span.min);
+                        sim.set_link_max_message_latency(client.as_str(), crate::world::BROKER, span.max);
+                    }
+                }
+                if let Some(rate) = rate {
+                    sim.set_fail_rate(rate.as_f64());
+                }
+            })
+            .await;
+    }
+
+    fn link(&self, node: &Node) {
+        let (link, hold) = match &node.step {
+            Step::Partition(link) => (link, false),
+            Step::Hold(link) => (link, true),
+            _ => return,
+        };
+        let known = |host: &String| host == crate::world::BROKER || self.stage.clients.contains(host);
+        if let Some(stranger) = [&link.a, &link.b].into_iter().find(|host| !known(host)) {
+            return self.impossible(node.id, format!("there is no host {stranger:?}"));
+        }
+        self.stage.sever();
+        let (a, b) = (link.a.clone(), link.b.clone());
+        match (hold, link.one_way) {
+            (true, _) => turmoil::hold(a.as_str(), b.as_str()),
+            (false, true) => turmoil::partition_oneway(a.as_str(), b.as_str()),
+            (false, false) => turmoil::partition(a.as_str(), b.as_str()),
+        }
+        if let Some(lasts) = link.lasts {
+            tokio::task::spawn_local(async move {
+                sleep(lasts).await;
+                turmoil::release(a.as_str(), b.as_str());
+            });
+        }
+    }
+
+    /// Another client's steps: it goes through them on its own host, and this one waits.
+    async fn hand_over(&self, id: u32, client: &str, steps: &[Node]) {
+        if let Some(done) = self.send(id, client, steps) {
+            let _ = done.await;
+        }
+    }
+
+    fn send(&self, id: u32, client: &str, steps: &[Node]) -> Option<oneshot::Receiver<()>> {
+        let (done, wait) = oneshot::channel();
+        let actors = self.stage.actors.borrow();
+        let job = Job { steps: steps.to_vec(), round: self.round, done };
+        let sent = actors.get(client).is_some_and(|actor| actor.send(job).is_ok());
+        if !sent {
+            self.impossible(id, format!("client {client:?} is in the middle of its own steps"));
+        }
+        sent.then_some(wait)
+    }
+
+    async fn parallel(&self, node: &Node) {
+        let branches = node.inside.iter().filter_map(|branch| match &branch.step {
+            Step::Client(client) => Some((branch, client)),
+            _ => None,
+        });
+        let mut waits = Vec::new();
+        self.stage.busy.set(self.stage.busy.get() + 1);
+        for (branch, client) in branches {
+            waits.extend(self.send(branch.id, &client.client, &branch.inside));
+        }
+        for wait in waits {
+            let _ = wait.await;
+        }
+        self.stage.busy.set(self.stage.busy.get() - 1);
+    }
+}
+
+/// A client that connects when it needs to.
+fn connect(stage: &Stage, connector: &WorldConnector) -> WorldClient {
+    WorldClient::new(connector.clone(), ask::address(), ask::options(stage.net.borrow().timeout))
+}
+
+fn clock(clock: &WorldClock, change: &crate::scenario::ClockChange) {
+    if let Some(at) = change.at {
+        clock.set(at);
+    }
+    if let Some(jump) = change.jump {
+        clock.jump(jump);
+    }
+    if let Some(frozen) = change.frozen {
+        clock.stand_still(frozen);
+    }
+}
+
+/// Whether an answer is what had to come.
+pub(super) fn fits(expect: Expect, answer: &Answer) -> bool {
+    use crate::trace::Placed;
+    match (expect, answer) {
+        (Expect::Any, _) => true,
+        (Expect::Ok, Answer::Produced(placed)) => placed.iter().all(|p| matches!(p, Placed::At(..))),
+        (Expect::Refused, Answer::Produced(placed)) => placed.iter().all(|p| matches!(p, Placed::Refused(_))),
+        (Expect::Unknown, Answer::Produced(placed)) => placed.contains(&Placed::Unknown),
+        (Expect::Ok, answer) => !matches!(answer, Answer::Refused { .. } | Answer::Lost { .. }),
+        (Expect::Refused, answer) => matches!(answer, Answer::Refused { .. }),
+        (Expect::Unknown, answer) => matches!(answer, Answer::Lost { .. }),
+        (Expect::Code(wanted), Answer::Refused { code, .. }) => *code == wanted,
+        (Expect::Code(wanted), Answer::Lost { .. }) => wanted.leaves_outcome_unknown(),
+        (Expect::Code(_), _) => false,
+    }
+}

@@ -1,0 +1,111 @@
+//! How a run ends: faults stop, everything is healed, the oracle looks, and every partition has to work again.
+
+use std::sync::Arc;
+
+use super::look;
+use super::requests::Pipe;
+use super::stage::Stage;
+use crate::trace::{Answer, Event, Placed, Request, Sent};
+use crate::world::host::State;
+
+/// How often a partition is asked to work; between two attempts the broker is started anew.
+const ATTEMPTS: usize = 2;
+
+/// After the last step.
+pub(super) async fn end(stage: &Stage) {
+    stage.disarm();
+    heal(stage).await;
+    if stage.host.state() != State::Up {
+        stage.recorder.add(Event::Healed);
+        let _ = stage.start().await;
+        look::look(stage).await;
+    } else {
+        look::look(stage).await;
+        stage.recorder.add(Event::Healed);
+    }
+    if stage.host.state() == State::Up {
+        live(stage).await;
+    }
+    stage.recorder.add(Event::Ended);
+    count_connections(stage).await;
+}
+
+/// The disk is a good one with room, and all links work.
+async fn heal(stage: &Stage) {
+    let host = &stage.host;
+    host.disk.set_capacity(None);
+    host.disk.set_read_only(false);
+    host.accept_errors.store(0, std::sync::atomic::Ordering::Relaxed);
+    stage.heal();
+    stage.command(|sim| sim.set_fail_rate(0.0)).await;
+    stage.net.borrow_mut().timeout = None;
+    // A start or a stop that was under way comes to its end.
+    let _ = stage.until(|state| *state != State::Starting).await;
+}
+
+/// Every partition takes a record and gives it back.
+async fn live(stage: &Stage) {
+    let topics = stage.topics.borrow().clone();
+    let mut left: Vec<(Arc<str>, u32)> =
+        topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            let _ = stage.stop().await;
+            let _ = stage.start().await;
+        }
+        left = try_all(stage, left).await;
+        if left.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Gives those that did not work.
+async fn try_all(stage: &Stage, places: Vec<(Arc<str>, u32)>) -> Vec<(Arc<str>, u32)> {
+    let pipe = &mut Pipe::oracle(stage);
+    let produce = |(topic, partition): &(Arc<str>, u32)| Request::Produce {
+        topic: topic.clone(),
+        partition: Some(*partition),
+        records: [Sent { key: None, value: bytes::Bytes::new() }].into(),
+    };
+    let requests: Vec<Request> = places.iter().map(produce).collect();
+    let produced = look::ask(stage, pipe, &requests).await;
+    let mut reads = Vec::new();
+    let mut failed = Vec::new();
+    for (place, answer) in places.into_iter().zip(produced) {
+        match answer {
+            Answer::Produced(placed) if matches!(placed[..], [Placed::At(..)]) => {
+                if let Some(Placed::At(_, from)) = placed.first() {
+                    reads.push((place, *from));
+                }
+            }
+            _ => failed.push(place),
+        }
+    }
+    let consume = |((topic, partition), from): &((Arc<str>, u32), u64)| Request::Consume {
+        topic: topic.clone(),
+        partition: *partition,
+        from: *from,
+        max_bytes: 1 << 10,
+        wait_ms: 0,
+    };
+    let requests: Vec<Request> = reads.iter().map(consume).collect();
+    let read = look::ask(stage, pipe, &requests).await;
+    for ((place, _), answer) in reads.into_iter().zip(read) {
+        if !matches!(answer, Answer::Fetched { ref records, .. } if !records.is_empty()) {
+            failed.push(place);
+        }
+    }
+    failed
+}
+
+/// All clients have gone: a few ticks later the broker must hold no connection.
+async fn count_connections(stage: &Stage) {
+    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    let connections = &stage.host.connections;
+    let certain = stage.host.state() == State::Up && !stage.was_severed();
+    stage.recorder.add(Event::Network {
+        connections_max: connections.most(),
+        connections_left: if certain { connections.open() } else { 0 },
+    });
+}

@@ -1,0 +1,154 @@
+//! Files for people: each decoded in one line, or record by record. Read by the oracle's decoder, not the broker's.
+
+use super::actor::Actor;
+use super::say;
+use crate::oracle::decode::{self, Piece};
+use crate::scenario::Verify;
+use crate::trace::Image;
+
+/// The broker's own bookkeeping: what it holds is nobody's business, and may change.
+fn is_bookkeeping(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    matches!(path, "running" | "clean" | "was-clean") || matches!(name, "topic" | "synced")
+}
+
+/// Every file in one line.
+pub(super) fn list(image: &Image) -> String {
+    let lines = image.0.iter().filter(|f| !is_bookkeeping(&f.path)).map(|file| {
+        let what = summary(image, &file.path, &file.bytes);
+        format!("{:<46} {:>7} B    {what}", file.path, file.bytes.len())
+    });
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    if lines.is_empty() { "none".to_owned() } else { format!("\n{}", lines.join("\n")) }
+}
+
+fn stem(path: &str) -> Option<(u64, &str)> {
+    let name = path.rsplit('/').next()?;
+    let (stem, ending) = name.split_once('.')?;
+    Some((decode::base_offset(stem)?, ending))
+}
+
+fn summary(image: &Image, path: &str, bytes: &[u8]) -> String {
+    match stem(path) {
+        Some((base, "log")) => log_summary(&decode::log(bytes, base)),
+        Some((base, "index")) => {
+            let log = image.get(&path.replace(".index", ".log"));
+            let log = log.map(|log| decode::log(log, base)).unwrap_or_default();
+            let right = |(offset, position): (u64, u64)| {
+                log.iter()
+                    .any(|p| matches!(p, Piece::Record(r) if r.offset == offset && r.position == position))
+            };
+            entries(bytes, right)
+        }
+        Some((_, "timeindex")) => entries(bytes, |_| true),
+        _ => String::new(),
+    }
+}
+
+fn log_summary(pieces: &[Piece<'_>]) -> String {
+    let offsets: Vec<u64> =
+        pieces.iter().filter_map(|p| if let Piece::Record(r) = p { Some(r.offset) } else { None }).collect();
+    let bad: Vec<String> = pieces
+        .iter()
+        .filter_map(|p| match p {
+            Piece::Bad { position, len } => Some(format!("{} bad at {position}", say::count(*len, "byte"))),
+            Piece::Record(_) => None,
+        })
+        .collect();
+    let range = match (offsets.first(), offsets.last()) {
+        (Some(first), Some(last)) if first == last => format!("{first}"),
+        (Some(first), Some(last)) => format!("{first}..{last}"),
+        _ => "empty".to_owned(),
+    };
+    let state = if bad.is_empty() { "crc ok".to_owned() } else { bad.join(", ") };
+    if offsets.is_empty() && bad.is_empty() { range } else { format!("{range}   {state}") }
+}
+
+fn entries(bytes: &[u8], right: impl Fn((u64, u64)) -> bool) -> String {
+    let entries = decode::entries(bytes);
+    let wrong = entries.iter().filter(|e| !e.is_some_and(&right)).count();
+    let over = bytes.len() % decode::ENTRY;
+    let count = entries.len();
+    let mut said = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
+    if wrong > 0 {
+        said += &format!(", {wrong} wrong");
+    }
+    if over > 0 {
+        said += &format!(", {} over", say::count(over as u64, "byte"));
+    }
+    said
+}
+
+/// One file, or all, record by record and entry by entry.
+pub(super) fn dump(image: &Image, file: Option<&str>) -> Result<String, String> {
+    let chosen = image.0.iter().filter(|f| match file {
+        Some(file) => f.path.as_ref() == file || f.path.rsplit('/').next() == Some(file),
+        None => !is_bookkeeping(&f.path),
+    });
+    let mut lines = Vec::new();
+    for file in chosen {
+        lines.push(format!("{}, {}", file.path, say::count(file.bytes.len() as u64, "byte")));
+        match stem(&file.path) {
+            Some((base, "log")) => lines.extend(decode::log(&file.bytes, base).iter().map(piece)),
+            Some((_, "index")) => lines.extend(decode::entries(&file.bytes).iter().map(|e| match e {
+                Some((offset, position)) => format!("  offset {offset} at byte {position}"),
+                None => "  an entry whose CRC does not fit".to_owned(),
+            })),
+            Some((_, "timeindex")) => lines.extend(decode::entries(&file.bytes).iter().map(|e| match e {
+                Some((_, offset)) => format!("  the latest so far is offset {offset}"),
+                None => "  an entry whose CRC does not fit".to_owned(),
+            })),
+            _ => {}
+        }
+    }
+    match (lines.is_empty(), file) {
+        (true, Some(file)) => Err(format!("there is no file {file}")),
+        (true, None) => Ok("none".to_owned()),
+        (false, _) => Ok(format!("\n{}", lines.join("\n"))),
+    }
+}
+
+fn piece(piece: &Piece<'_>) -> String {
+    match piece {
+        Piece::Record(r) => {
+            let key = r.key.map_or_else(|| "no key".to_owned(), |key| format!("key {}", say::bytes(key)));
+            let value = say::bytes(r.value);
+            format!(
+                "  {:>6}  offset {}, {}, {key}, value {value}",
+                r.position,
+                r.offset,
+                say::count(r.len, "byte")
+            )
+        }
+        Piece::Bad { position, len } => {
+            format!("  {position:>6}  {} that are no record", say::count(*len, "byte"))
+        }
+    }
+}
+
+/// The offline check of the data directory.
+pub(super) fn verify(actor: &Actor, id: u32, verify: Verify) {
+    let problems = problems(&actor.stage.host.image());
+    let count = u32::try_from(problems.len()).unwrap_or(u32::MAX);
+    if let Some(expected) = verify.expect_problems.filter(|expected| *expected != count) {
+        actor.unmet(id, say::count(expected.into(), "problem"), problems.join("; "));
+    }
+    let said =
+        if problems.is_empty() { "no problems".to_owned() } else { format!("\n{}", problems.join("\n")) };
+    actor.say(id, said);
+}
+
+/// What is wrong with the files.
+fn problems(image: &Image) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in &image.0 {
+        if stem(&file.path).is_none() {
+            continue;
+        }
+        let said = summary(image, &file.path, &file.bytes);
+        if said.contains("bad") || said.contains("wrong") || said.contains("over") {
+            problems.push(format!("{}: {said}", file.path));
+        }
+    }
+    problems
+}

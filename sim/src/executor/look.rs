@@ -1,0 +1,134 @@
+//! The oracle's own questions: while nothing else is in flight, it asks every partition for its range, all its records, and
+//! what comes first at or after a handful of times. It asks as any client would, over the network, so the promises are checked
+//! where users stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::requests::{Pipe, back_to_back};
+use super::stage::Stage;
+use crate::trace::{Answer, At, Event, Moment, Request};
+use crate::world::host::State;
+
+/// At most so many times are asked about in each partition.
+const TIMES: usize = 8;
+/// A hole longer than this is not walked through offset by offset.
+const HOLES: u64 = 64;
+const MAX_BYTES: u32 = 1 << 20;
+
+type Place = (Arc<str>, u32);
+
+/// How far the questions about one partition have come.
+#[derive(Default)]
+struct Progress {
+    next: u64,
+    end: Option<u64>,
+    holes: u64,
+    times: BTreeSet<u64>,
+    failed: bool,
+}
+
+/// Looks at the whole broker, where it serves.
+pub(super) async fn look(stage: &Stage) {
+    if stage.host.state() != State::Up {
+        return;
+    }
+    let crashes = stage.crashes();
+    let pipe = &mut Pipe::oracle(stage);
+    stage.recorder.add(Event::LookBegins);
+    let topics = stage.topics.borrow().clone();
+    let places: Vec<Place> =
+        topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
+    let mut progress: BTreeMap<Place, Progress> = BTreeMap::new();
+    let earliest: Vec<Request> = places.iter().map(|place| offsets(place, At::Earliest)).collect();
+    for (place, answer) in places.iter().zip(ask(stage, pipe, &earliest).await) {
+        let next = match answer {
+            Answer::Offset(Some((start, _))) => Some(start),
+            _ => None,
+        };
+        let found = Progress { next: next.unwrap_or(0), failed: next.is_none(), ..Progress::default() };
+        progress.insert(place.clone(), found);
+    }
+    read_all(stage, pipe, &mut progress).await;
+    ask_times(stage, pipe, &progress).await;
+    stage.host.record_image(Moment::Check);
+    let complete = stage.crashes() == crashes && stage.host.state() == State::Up;
+    stage.recorder.add(Event::LookEnds { complete });
+}
+
+pub(super) async fn ask(stage: &Stage, pipe: &mut Pipe, requests: &[Request]) -> Vec<Answer> {
+    if requests.is_empty() {
+        return Vec::new();
+    }
+    let answers = back_to_back(stage, pipe, requests).await;
+    answers.into_iter().map(|(answer, _)| answer).collect()
+}
+
+fn offsets((topic, partition): &Place, at: At) -> Request {
+    Request::Offsets { topic: topic.clone(), partition: *partition, at }
+}
+
+/// Reads every partition to its end, all of them side by side; steps over what cannot be read.
+async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<Place, Progress>) {
+    loop {
+        let open: Vec<Place> = progress
+            .iter()
+            .filter(|(_, p)| !p.failed && p.end.is_none_or(|end| p.next < end))
+            .map(|(place, _)| place.clone())
+            .collect();
+        if open.is_empty() {
+            return;
+        }
+        let consume = |place: &Place| Request::Consume {
+            topic: place.0.clone(),
+            partition: place.1,
+            from: progress[place].next,
+            max_bytes: MAX_BYTES,
+            wait_ms: 0,
+        };
+        let requests: Vec<Request> = open.iter().map(consume).collect();
+        for (place, answer) in open.iter().zip(ask(stage, pipe, &requests).await) {
+            if let Some(found) = progress.get_mut(place) {
+                found.read(&answer);
+            }
+        }
+    }
+}
+
+impl Progress {
+    fn read(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Fetched { records, end, .. } => {
+                self.end = Some(*end);
+                self.times.extend(records.iter().map(|r| r.timestamp));
+                match records.last() {
+                    Some(last) => self.next = last.offset + 1,
+                    None => self.failed |= self.next < *end,
+                }
+            }
+            Answer::Refused { .. } if self.holes < HOLES => {
+                self.holes += 1;
+                self.next += 1;
+            }
+            _ => self.failed = true,
+        }
+    }
+
+    /// Before the first time, on some, between them, and after the last.
+    fn asked_times(&self) -> BTreeSet<u64> {
+        let all: Vec<u64> = self.times.iter().copied().collect();
+        let (Some(first), Some(last)) = (all.first(), all.last()) else { return BTreeSet::from([0]) };
+        let step = all.len().div_ceil(TIMES / 2).max(1);
+        let some = all.iter().step_by(step).flat_map(|t| [*t, t.saturating_add(1)]);
+        some.chain([first.saturating_sub(1), *last, last.saturating_add(1)]).collect()
+    }
+}
+
+async fn ask_times(stage: &Stage, pipe: &mut Pipe, progress: &BTreeMap<Place, Progress>) {
+    let requests: Vec<Request> = progress
+        .iter()
+        .filter(|(_, p)| !p.failed)
+        .flat_map(|(place, p)| p.asked_times().into_iter().map(|t| offsets(place, At::Time(t))))
+        .collect();
+    ask(stage, pipe, &requests).await;
+}

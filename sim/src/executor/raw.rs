@@ -1,0 +1,158 @@
+//! Raw connections: bytes that a well-behaved client never sends.
+
+use std::time::Duration;
+
+use broker::net::Connector;
+use broker::wire::{self, Frame, proto};
+use bytes::{Bytes, BytesMut};
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
+
+use super::actor::Actor;
+use super::ask;
+use super::plan::Node;
+use crate::scenario::syntax::code_name;
+use crate::scenario::{Receive, ReceiveExpect, Send, SendLength, Step};
+use crate::trace::{Answer, Event, Request, Sent};
+use crate::world::net::WorldStream;
+
+/// A client's raw connections; the last one is the one that it sends on.
+#[derive(Default)]
+pub(super) struct RawConnections {
+    streams: Vec<WorldStream>,
+    /// What has come on the last one and is not told yet.
+    input: BytesMut,
+}
+
+/// The longest answer that is read.
+const ANSWER_BYTES: usize = 64 << 20;
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// One step on a raw connection.
+pub(super) async fn step(actor: &mut Actor, node: &Node) {
+    match &node.step {
+        Step::Open(open) => {
+            let mut opened = 0;
+            for _ in 0..open.count {
+                opened += u32::from(connect(actor).await);
+            }
+            if opened < open.count {
+                actor.say(node.id, format!("→ {opened} of {} opened", open.count));
+            }
+        }
+        Step::Send(bytes) => send(actor, node.id, bytes).await,
+        Step::Receive(receive) => {
+            let (said, found) = receive_one(actor, receive).await;
+            if !fits(receive.expect, &found) {
+                actor.unmet(node.id, format!("{:?}", receive.expect), said.as_str());
+            }
+            actor.say(node.id, said);
+        }
+        Step::HalfClose => {
+            if let Some(stream) = actor.raw.streams.last_mut() {
+                let _ = stream.shutdown().await;
+            }
+        }
+        _ => actor.raw = RawConnections::default(),
+    }
+}
+
+async fn connect(actor: &mut Actor) -> bool {
+    match timeout(CONNECT, actor.connector.connect(&ask::address())).await {
+        Ok(Ok(stream)) => {
+            actor.raw.streams.push(stream);
+            actor.raw.input.clear();
+            true
+        }
+        _ => false,
+    }
+}
+
+async fn send(actor: &mut Actor, id: u32, send: &Send) {
+    if actor.raw.streams.is_empty() && !connect(actor).await {
+        return actor.say(id, "→ no connection");
+    }
+    let body = send.bytes.bytes(0, actor.round);
+    let mut bytes = Vec::new();
+    match send.length {
+        Some(SendLength::Right) => bytes.extend(u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes()),
+        Some(SendLength::Is(length)) => bytes.extend(length.to_be_bytes()),
+        None => {}
+    }
+    bytes.extend(&body);
+    note(actor, &bytes, &body);
+    let Some(stream) = actor.raw.streams.last_mut() else { return };
+    let piece = send.chunk_bytes.map_or(bytes.len(), |n| n as usize).max(1);
+    let mut failed = false;
+    for piece in bytes.chunks(piece) {
+        failed |= stream.write_all(piece).await.is_err();
+        if let Some(every) = send.every {
+            sleep(every).await;
+        }
+    }
+    if failed {
+        actor.say(id, "→ closed");
+    }
+}
+
+/// Writes the bytes down. A produce request in them is one whose outcome nobody will know.
+fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
+    let stage = &actor.stage;
+    let raw = Request::Raw { bytes: Bytes::copy_from_slice(bytes) };
+    let id = stage.call(&actor.name, raw, false);
+    stage.recorder.add(Event::Answer { id, answer: Answer::Done });
+    let Ok(proto::Request { kind: Some(proto::request::Kind::Produce(produce)) }) =
+        proto::Request::decode(body)
+    else {
+        return;
+    };
+    let records = produce.records.into_iter().map(|r| Sent { key: r.key, value: r.value }).collect();
+    let (topic, partition) = (ask::name(&produce.topic), produce.partition);
+    let id = stage.call(&actor.name, Request::Produce { topic, partition, records }, false);
+    let answer = Answer::Lost { why: "sent raw".into(), sent: true };
+    stage.recorder.add(Event::Answer { id, answer });
+}
+
+/// What came on a raw connection.
+enum Came {
+    Answer(Option<broker::error::Code>),
+    Closed,
+    Nothing,
+}
+
+fn fits(expect: ReceiveExpect, came: &Came) -> bool {
+    match (expect, came) {
+        (ReceiveExpect::Any, _)
+        | (ReceiveExpect::Ok, Came::Answer(None))
+        | (ReceiveExpect::Closed, Came::Closed)
+        | (ReceiveExpect::Nothing, Came::Nothing) => true,
+        (ReceiveExpect::Code(expected), Came::Answer(Some(code))) => expected == *code,
+        _ => false,
+    }
+}
+
+async fn receive_one(actor: &mut Actor, receive: &Receive) -> (String, Came) {
+    let raw = &mut actor.raw;
+    let Some(stream) = raw.streams.last_mut() else { return ("→ no connection".into(), Came::Closed) };
+    let deadline = tokio::time::Instant::now() + receive.within;
+    loop {
+        if let Frame::Whole(len) = wire::frame(&raw.input, ANSWER_BYTES) {
+            let answer = wire::take::<proto::Response>(&mut raw.input, len);
+            return match answer.ok().and_then(|r| r.kind) {
+                Some(proto::response::Kind::Error(error)) => match error.code().known() {
+                    Some(code) => (format!("→ error {}", code_name(code)), Came::Answer(Some(code))),
+                    None => ("→ error".into(), Came::Answer(None)),
+                },
+                Some(_) => ("→ answered".into(), Came::Answer(None)),
+                None => ("→ an answer that cannot be read".into(), Came::Nothing),
+            };
+        }
+        match tokio::time::timeout_at(deadline, stream.read_buf(&mut raw.input)).await {
+            Ok(Ok(0) | Err(_)) => return ("→ closed".into(), Came::Closed),
+            Ok(Ok(_)) => {}
+            Err(_) => return ("→ nothing".into(), Came::Nothing),
+        }
+    }
+}

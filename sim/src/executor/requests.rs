@@ -1,0 +1,432 @@
+//! Steps that are requests: what they ask, and what has to come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::client::{Connection, Options};
+use broker::net::Connector;
+use tokio::time::timeout;
+
+use super::actor::{Actor, fits};
+use super::plan::Node;
+use super::stage::Stage;
+use super::{ask, say};
+use crate::scenario::syntax::code_name;
+use crate::scenario::{Consume, Content, Expect, LookUp, LookUpExpect, OffsetAt, Produce, Step};
+use crate::trace::{Answer, At, Event, Placed, Request, Seen, Sent};
+use crate::world::net::{WorldConnector, WorldStream};
+
+/// An answer, and the crash that took it, if one did.
+type Answered = (Answer, Option<String>);
+
+/// What a consume asks for at once, where the scenario does not say.
+const MAX_BYTES: u32 = 1 << 20;
+
+/// Keeps what the oracle has to ask about later.
+pub(super) fn remember(stage: &Stage, request: &Request, answer: &Answer) {
+    let lost = matches!(answer, Answer::Lost { .. });
+    match request {
+        Request::CreateTopic { topic, partitions, .. } if lost || *answer == Answer::Done => {
+            stage.topics.borrow_mut().entry(topic.clone()).or_insert(*partitions);
+        }
+        Request::DeleteTopic { topic } if *answer == Answer::Done => {
+            stage.topics.borrow_mut().remove(topic);
+        }
+        _ => {}
+    }
+}
+
+/// A step that is a request of its own.
+pub(super) async fn one(actor: &mut Actor, node: &Node) {
+    match &node.step {
+        Step::Consume(consume) => read_all(actor, node.id, consume).await,
+        Step::Fetch(consume) => {
+            let from = consume.from.unwrap_or(0);
+            let request = fetch(consume, consume.partition.unwrap_or(0), from);
+            let answered = actor.ask(request).await;
+            fetched(actor, node.id, consume, answered);
+        }
+        step => {
+            let mut answers = Vec::new();
+            for request in requests(step, actor.round) {
+                answers.push(actor.ask(request).await);
+            }
+            came(actor, node.id, step, &answers);
+        }
+    }
+}
+
+/// Requests sent back to back on one connection; then the answers, in order.
+pub(super) async fn pipeline(actor: &mut Actor, node: &Node) {
+    let mut asked = Vec::new();
+    for (at, inner) in node.inside.iter().enumerate() {
+        actor.stage.recorder.add(Event::Step { step: inner.id, text: inner.text.clone() });
+        let requests = match &inner.step {
+            Step::Fetch(consume) => {
+                vec![fetch(consume, consume.partition.unwrap_or(0), consume.from.unwrap_or(0))]
+            }
+            step => requests(step, actor.round),
+        };
+        asked.extend(requests.into_iter().map(|request| (at, request)));
+    }
+    let requests: Vec<Request> = asked.iter().map(|(_, request)| request.clone()).collect();
+    let mut pipe = Pipe::new(actor.connector.clone(), actor.name.clone());
+    let answers = back_to_back(&actor.stage, &mut pipe, &requests).await;
+    for (at, inner) in node.inside.iter().enumerate() {
+        let mine = asked.iter().zip(&answers).filter(|((of, _), _)| *of == at);
+        let mine: Vec<Answered> = mine.map(|(_, answer)| answer.clone()).collect();
+        match &inner.step {
+            Step::Fetch(consume) => mine.into_iter().for_each(|a| fetched(actor, inner.id, consume, a)),
+            step => came(actor, inner.id, step, &mine),
+        }
+    }
+}
+
+/// A connection for pipelines.
+pub(super) struct Pipe {
+    connector: WorldConnector,
+    name: Arc<str>,
+    /// Whether it asks the oracle's questions.
+    probe: bool,
+    connection: Option<Connection<WorldStream>>,
+}
+
+impl Pipe {
+    /// For this client; connects when it needs to.
+    pub(super) fn new(connector: WorldConnector, name: Arc<str>) -> Self {
+        Self { connector, name, probe: false, connection: None }
+    }
+
+    /// For the oracle.
+    pub(super) fn oracle(stage: &Stage) -> Self {
+        let connector = WorldConnector::new(stage.host.shape.plain());
+        Self { connector, name: "oracle".into(), probe: true, connection: None }
+    }
+
+    async fn connect(&mut self, options: &Options) -> Result<Connection<WorldStream>, String> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        match timeout(options.connect_timeout, self.connector.connect(&ask::address())).await {
+            Ok(Ok(stream)) => Ok(Connection::new(stream, options.frame_bytes)),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(_) => Err("no connection".to_owned()),
+        }
+    }
+}
+
+/// Sends all requests at once, and reads the answers.
+pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Request]) -> Vec<Answered> {
+    let crashes = stage.crashes();
+    let call = |request: &Request| stage.call(&pipe.name, request.clone(), pipe.probe);
+    let ids: Vec<_> = requests.iter().map(call).collect();
+    let options = ask::options(stage.net.borrow().timeout);
+    let limit = options.request_timeout;
+    let lost = |why: String, sent| Answer::Lost { why, sent };
+    let mut connection = pipe.connect(&options).await;
+    if let Ok(connection) = &mut connection {
+        requests.iter().for_each(|request| ask::send(connection, request));
+    }
+    let mut broken: Option<Answer> = connection.as_ref().err().map(|why| lost(why.clone(), false));
+    let mut answers = Vec::new();
+    for (id, request) in ids.into_iter().zip(requests) {
+        let answer = match (&broken, &mut connection) {
+            (None, Ok(connection)) => match timeout(limit, connection.receive()).await {
+                Ok(Ok(response)) => ask::read(request, response),
+                Ok(Err(e)) => lost(e.to_string(), true),
+                Err(_) => lost(format!("no answer within {limit:?}"), true),
+            },
+            (Some(broken), _) => broken.clone(),
+            (None, Err(why)) => lost(why.clone(), false),
+        };
+        // After an answer that did not come, the next ones cannot be told apart.
+        if matches!(&answer, Answer::Lost { .. }) && broken.is_none() && !says_unknown(&answer) {
+            broken = Some(answer.clone());
+        }
+        remember(stage, request, &answer);
+        stage.recorder.add(Event::Answer { id, answer: answer.clone() });
+        answers.push(answer);
+    }
+    if broken.is_none() {
+        pipe.connection = connection.ok();
+    }
+    let crash = (stage.crashes() != crashes).then(|| stage.last_crash().to_string());
+    answers.into_iter().map(|answer| (answer, crash.clone())).collect()
+}
+
+/// Whether the broker itself has said that the outcome is unknown: then the connection goes on.
+fn says_unknown(answer: &Answer) -> bool {
+    matches!(answer, Answer::Lost { why, .. } if why.contains("unknown until"))
+}
+
+/// What a step asks, but for reads.
+fn requests(step: &Step, round: u64) -> Vec<Request> {
+    match step {
+        Step::Topic(topic) => vec![Request::CreateTopic {
+            topic: ask::name(&topic.name),
+            partitions: topic.partitions,
+            retention_bytes: topic.retention_bytes,
+            retention_ms: topic.retention_age.map(millis),
+        }],
+        Step::DeleteTopic { name, .. } => vec![Request::DeleteTopic { topic: ask::name(name) }],
+        Step::ListTopics { .. } => vec![Request::ListTopics],
+        Step::ListPartitions(list) => vec![Request::ListPartitions { topic: ask::name(&list.topic) }],
+        Step::Produce(produce) => produces(produce, round),
+        Step::Offsets(look_up) => vec![Request::Offsets {
+            topic: ask::name(&look_up.topic),
+            partition: look_up.partition,
+            at: match look_up.at {
+                OffsetAt::Earliest => At::Earliest,
+                OffsetAt::Latest => At::Latest,
+                OffsetAt::Time(t) => At::Time(t),
+            },
+        }],
+        _ => Vec::new(),
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn produces(produce: &Produce, round: u64) -> Vec<Request> {
+    let bytes = |content: &Content, n: u64| bytes::Bytes::from(content.bytes(n, round));
+    let record =
+        |n: u64| Sent { key: produce.key.as_ref().map(|key| bytes(key, n)), value: bytes(&produce.value, n) };
+    let records: Vec<Sent> = (0..u64::from(produce.count)).map(record).collect();
+    let batch = usize::try_from(produce.batch.max(1)).unwrap_or(usize::MAX);
+    let request = |records: &[Sent]| Request::Produce {
+        topic: ask::name(&produce.topic),
+        partition: produce.partition,
+        records: records.into(),
+    };
+    records.chunks(batch).map(request).collect()
+}
+
+/// Says what came of a step, and whether it is what had to come.
+fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
+    let expect = match step {
+        Step::Topic(topic) => topic.expect,
+        Step::DeleteTopic { expect, .. } => *expect,
+        Step::ListPartitions(list) => list.expect,
+        Step::Produce(produce) => produce.expect,
+        Step::Offsets(look_up) => return looked_up(actor, id, look_up, answers),
+        _ => Expect::Ok,
+    };
+    let said = match (step, answers.first()) {
+        (Step::Produce(_), _) => say::produced(answers),
+        (_, Some((answer, crash))) => match say::trouble(answer, crash.as_deref()) {
+            Some(trouble) => format!("→ {trouble}"),
+            None => done(answer),
+        },
+        (_, None) => String::new(),
+    };
+    if let Some((answer, _)) = answers.iter().find(|(answer, _)| !fits(expect, answer)) {
+        actor.unmet(id, expectation(expect), why(answer, &said));
+    }
+    match step {
+        Step::Produce(produce) => placed_right(actor, id, produce, answers),
+        Step::ListTopics { expect_count: Some(count) } => counted(actor, id, *count, answers),
+        Step::ListPartitions(list) => {
+            list.expect_count.into_iter().for_each(|count| counted(actor, id, count, answers));
+        }
+        _ => {}
+    }
+    actor.say(id, said);
+}
+
+fn done(answer: &Answer) -> String {
+    match answer {
+        Answer::Topics(topics) => {
+            let each: Vec<String> = topics.iter().map(|(name, n)| format!("{name} ({n})")).collect();
+            format!("→ {}", if each.is_empty() { "none".to_owned() } else { each.join(" · ") })
+        }
+        Answer::Partitions(partitions) => {
+            let each: Vec<String> =
+                partitions.iter().map(|(n, start, end)| format!("{n}: {start}..{end}")).collect();
+            format!("→ {}", each.join(" · "))
+        }
+        _ => "done".to_owned(),
+    }
+}
+
+fn counted(actor: &Actor, id: u32, count: u32, answers: &[Answered]) {
+    let found = answers.iter().find_map(|(answer, _)| match answer {
+        Answer::Topics(topics) => Some(topics.len()),
+        Answer::Partitions(partitions) => Some(partitions.len()),
+        _ => None,
+    });
+    if let Some(found) = found.filter(|found| *found != count as usize) {
+        actor.unmet(id, count.to_string(), found.to_string());
+    }
+}
+
+fn placed_right(actor: &Actor, id: u32, produce: &Produce, answers: &[Answered]) {
+    let placed = answers.iter().flat_map(|(answer, _)| match answer {
+        Answer::Produced(placed) => placed.clone(),
+        _ => Vec::new(),
+    });
+    for (n, placed) in placed.enumerate() {
+        let Placed::At(partition, offset) = placed else { continue };
+        if let Some(expected) = produce.expect_partition.filter(|expected| *expected != partition) {
+            actor.unmet(id, format!("partition {expected}"), format!("partition {partition}"));
+        }
+        if let Some(expected) = produce.expect_offset.filter(|expected| n == 0 && *expected != offset) {
+            actor.unmet(id, format!("offset {expected}"), format!("offset {offset}"));
+        }
+    }
+}
+
+fn expectation(expect: Expect) -> String {
+    match expect {
+        Expect::Code(code) => code_name(code).to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn why(answer: &Answer, said: &str) -> String {
+    match answer {
+        Answer::Refused { message, .. } => format!("{said}: {message}"),
+        Answer::Lost { why, .. } => format!("{said}: {why}"),
+        _ => said.to_owned(),
+    }
+}
+
+fn looked_up(actor: &Actor, id: u32, look_up: &LookUp, answers: &[Answered]) {
+    let Some((answer, crash)) = answers.first() else { return };
+    let said = match answer {
+        Answer::Offset(Some((offset, _))) => format!("→ {offset}"),
+        Answer::Offset(None) => "→ none".to_owned(),
+        other => format!("→ {}", say::trouble(other, crash.as_deref()).unwrap_or_default()),
+    };
+    let fits = match (look_up.expect, answer) {
+        (LookUpExpect::Any, _) => true,
+        (LookUpExpect::Offset(expected), Answer::Offset(Some((offset, _)))) => expected == *offset,
+        (LookUpExpect::None, Answer::Offset(None)) => true,
+        (LookUpExpect::Code(expected), Answer::Refused { code, .. }) => expected == *code,
+        _ => false,
+    };
+    if !fits {
+        actor.unmet(id, format!("{:?}", look_up.expect).to_lowercase(), said.as_str());
+    }
+    actor.say(id, said);
+}
+
+fn fetch(consume: &Consume, partition: u32, from: u64) -> Request {
+    Request::Consume {
+        topic: ask::name(&consume.topic),
+        partition,
+        from,
+        max_bytes: consume.max_bytes.unwrap_or(MAX_BYTES),
+        wait_ms: consume.wait.map_or(0, |wait| u32::try_from(millis(wait)).unwrap_or(u32::MAX)),
+    }
+}
+
+/// One answer to one fetch.
+fn fetched(actor: &Actor, id: u32, consume: &Consume, (answer, crash): Answered) {
+    let read = match &answer {
+        Answer::Fetched { records, start, end } => {
+            Read { records: records.clone(), start: *start, end: Some(*end), answer: None, crash }
+        }
+        _ => Read { answer: Some(answer), crash, ..Read::default() },
+    };
+    read.came(actor, id, consume);
+}
+
+/// What a consume has read.
+#[derive(Default)]
+struct Read {
+    records: Vec<Seen>,
+    start: u64,
+    /// The log's end; none where an error came first.
+    end: Option<u64>,
+    /// The answer that ended it, where that was no records.
+    answer: Option<Answer>,
+    crash: Option<String>,
+}
+
+/// Requests until the end.
+async fn read_all(actor: &mut Actor, id: u32, consume: &Consume) {
+    let read = match consume.partition {
+        Some(partition) => read_partition(actor, consume, partition).await,
+        None => read_topic(actor, consume).await,
+    };
+    read.came(actor, id, consume);
+}
+
+/// All partitions, in the order of the records' times.
+async fn read_topic(actor: &Actor, consume: &Consume) -> Read {
+    let (answer, crash) = actor.ask(Request::ListPartitions { topic: ask::name(&consume.topic) }).await;
+    let Answer::Partitions(partitions) = answer else {
+        return Read { answer: Some(answer), crash, ..Read::default() };
+    };
+    let mut all = Read { end: Some(0), ..Read::default() };
+    for (partition, ..) in partitions {
+        let read = read_partition(actor, consume, partition).await;
+        all.records.extend(read.records);
+        all.end = all.end.zip(read.end).map(|(sum, end)| sum + end);
+        all.answer = all.answer.or(read.answer);
+        all.crash = all.crash.or(read.crash);
+    }
+    all.records.sort_by_key(|r| r.timestamp);
+    all
+}
+
+async fn read_partition(actor: &Actor, consume: &Consume, partition: u32) -> Read {
+    let mut read = Read::default();
+    let mut from = match consume.from {
+        Some(from) => from,
+        None => {
+            let topic = ask::name(&consume.topic);
+            match actor.ask(Request::Offsets { topic, partition, at: At::Earliest }).await {
+                (Answer::Offset(Some((start, _))), _) => start,
+                (answer, crash) => return Read { answer: Some(answer), crash, ..Read::default() },
+            }
+        }
+    };
+    loop {
+        let (answer, crash) = actor.ask(fetch(consume, partition, from)).await;
+        let Answer::Fetched { records, start, end } = answer else {
+            (read.end, read.answer, read.crash) = (None, Some(answer), crash);
+            return read;
+        };
+        (read.start, read.end) = (start, Some(end));
+        let until = consume.until.unwrap_or(u64::MAX).min(end);
+        let none = records.is_empty();
+        from = records.last().map_or(from, |r| r.offset + 1);
+        read.records.extend(records.into_iter().filter(|r| r.offset < until));
+        if from >= until || none {
+            return read;
+        }
+    }
+}
+
+impl Read {
+    fn came(&self, actor: &Actor, id: u32, consume: &Consume) {
+        let ending = match &self.answer {
+            Some(answer) => say::trouble(answer, self.crash.as_deref()).unwrap_or_default(),
+            None => format!("end {}", self.end.unwrap_or(0)),
+        };
+        let said = say::records(&self.records, &ending);
+        let answer = self.answer.clone().unwrap_or(Answer::Done);
+        if !fits(consume.expect, &answer) {
+            actor.unmet(id, expectation(consume.expect), why(&answer, &said));
+        }
+        let check = |what: &str, expected: Option<u64>, found: u64| {
+            if let Some(expected) = expected.filter(|expected| *expected != found) {
+                actor.unmet(id, format!("{what} {expected}"), found.to_string());
+            }
+        };
+        check("records:", consume.expect_count, self.records.len() as u64);
+        check("start", consume.expect_start, self.start);
+        check("end", consume.expect_end, self.end.unwrap_or(0));
+        if let Some(content) = &consume.expect_value {
+            let wrong = (0..).zip(&self.records).find(|(n, r)| content.bytes(*n, actor.round) != r.value);
+            if let Some((n, record)) = wrong {
+                let expected = say::bytes(&content.bytes(n, actor.round));
+                actor.unmet(id, format!("value {expected}"), say::bytes(&record.value));
+            }
+        }
+        actor.say(id, said);
+    }
+}

@@ -1,0 +1,264 @@
+//! What the clients of a run share: the broker's host, the faults that are armed, and a way to ask the outer loop for what
+//! only it can do (kill a host, start one).
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::plan::Node;
+use crate::scenario::{self as s, DiskSettings, NetSettings};
+use crate::trace::{CallId, CrashKind, Event, Recorder};
+use crate::world::host::{Host, State};
+use crate::world::{BROKER, aim, observe};
+
+/// Something that only the outer loop can do.
+pub(super) type Command = Box<dyn FnOnce(&mut turmoil::Sim<'_>)>;
+
+/// Steps for another client, and who waits for them.
+pub(super) struct Job {
+    pub(super) steps: Vec<Node>,
+    pub(super) round: u64,
+    pub(super) done: oneshot::Sender<()>,
+}
+
+/// A fault that a step has aimed.
+struct Aimed {
+    step: u32,
+    text: Arc<str>,
+    ids: Vec<faults::FaultId>,
+    may_miss: bool,
+    /// Whether the oracle's own questions could set it off.
+    on_reads: bool,
+}
+
+/// The longest that a start or a stop may take, in simulated time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the clients share.
+pub(super) struct Stage {
+    pub(super) host: Rc<Host>,
+    pub(super) recorder: Recorder,
+    pub(super) commands: RefCell<VecDeque<Command>>,
+    pub(super) actors: RefCell<BTreeMap<String, mpsc::UnboundedSender<Job>>>,
+    /// How many clients are at work besides the first.
+    pub(super) busy: Cell<u32>,
+    /// All hosts but the broker's.
+    pub(super) clients: Vec<String>,
+    pub(super) net: RefCell<NetSettings>,
+    /// Topics that are there, as far as clients know, with their partitions.
+    pub(super) topics: RefCell<BTreeMap<Arc<str>, u32>>,
+    known: observe::Known,
+    aimed: RefCell<Vec<Aimed>>,
+    /// Whether a link was ever cut: the broker may then hold connections whose other end is gone.
+    severed: Cell<bool>,
+    /// How often the broker went down, and how it did the last time.
+    crashes: Cell<u32>,
+    last_crash: RefCell<Arc<str>>,
+}
+
+impl Stage {
+    pub(super) fn new(host: Rc<Host>, clients: Vec<String>, net: NetSettings) -> Self {
+        let known = observe::Known::default();
+        observe::observe(&host.disk, host.recorder.clone(), known.clone());
+        Self {
+            recorder: host.recorder.clone(),
+            host,
+            commands: RefCell::default(),
+            actors: RefCell::default(),
+            busy: Cell::new(0),
+            clients,
+            net: RefCell::new(net),
+            topics: RefCell::default(),
+            known,
+            aimed: RefCell::default(),
+            severed: Cell::new(false),
+            crashes: Cell::new(0),
+            last_crash: RefCell::new("".into()),
+        }
+    }
+
+    /// Has the outer loop do something, and waits until it is done.
+    pub(super) async fn command<T: 'static>(
+        &self,
+        run: impl FnOnce(&mut turmoil::Sim<'_>) -> T + 'static,
+    ) -> Option<T> {
+        let (done, wait) = oneshot::channel();
+        let command: Command = Box::new(move |sim| {
+            let _ = done.send(run(sim));
+        });
+        self.commands.borrow_mut().push_back(command);
+        wait.await.ok()
+    }
+
+    /// Waits until the broker is in a state like this.
+    pub(super) async fn until(&self, like: impl Fn(&State) -> bool) -> Result<State, String> {
+        let wait = async {
+            loop {
+                let changed = self.host.changed.notified();
+                let state = self.host.state();
+                if like(&state) {
+                    return state;
+                }
+                changed.await;
+            }
+        };
+        let state = timeout(PATIENCE, wait).await;
+        state.map_err(|_| format!("the broker is {:?} after {PATIENCE:?}", self.host.state()))
+    }
+
+    /// The broker's process has died: writes it down, and clears the host away.
+    pub(super) fn bury(&self, sim: &mut turmoil::Sim<'_>, death: &faults::Death) {
+        let kind = if death.power_loss { CrashKind::Power } else { CrashKind::Process };
+        self.down(kind, &observe::place_of(death));
+        sim.crash(BROKER);
+        self.host.buried();
+    }
+
+    fn down(&self, kind: CrashKind, place: &str) {
+        let how = if kind == CrashKind::Power { "power loss" } else { "crash" };
+        let text = if place.is_empty() { how.to_owned() } else { format!("{how} {place}") };
+        self.crashes.set(self.crashes.get() + 1);
+        self.last_crash.replace(text.into());
+        self.recorder.add(Event::Crash { kind, during: place.into() });
+    }
+
+    /// Kills the broker from outside; of the machine's memory, `keep` says what a power loss leaves.
+    pub(super) async fn kill(self: &Rc<Self>, power: Option<s::Keep>) {
+        let stage = self.clone();
+        self.command(move |sim| {
+            let kind = if power.is_some() { CrashKind::Power } else { CrashKind::Process };
+            match power {
+                None => stage.host.disk.crash_process(),
+                Some(keep) => lights_out(&stage.host.disk, keep),
+            }
+            stage.down(kind, "");
+            sim.crash(BROKER);
+            stage.host.buried();
+        })
+        .await;
+    }
+
+    /// Starts the broker, and waits for what comes of it.
+    pub(super) async fn start(&self) -> Result<State, String> {
+        let host = self.host.clone();
+        self.command(move |sim| {
+            host.set_state(State::Starting);
+            sim.bounce(BROKER);
+        })
+        .await;
+        self.until(|state| *state != State::Starting).await
+    }
+
+    /// Stops the broker cleanly, and waits until it is down.
+    pub(super) async fn stop(&self) -> Result<(), String> {
+        self.host.ask_to_stop();
+        self.until(|state| !matches!(state, State::Up | State::Starting)).await.map(|_| ())
+    }
+
+    /// How often the broker went down.
+    pub(super) fn crashes(&self) -> u32 {
+        self.crashes.get()
+    }
+
+    /// How it went down the last time.
+    pub(super) fn last_crash(&self) -> Arc<str> {
+        self.last_crash.borrow().clone()
+    }
+
+    /// Arms a fault.
+    pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
+        let now = Duration::from_millis(self.recorder.now());
+        let mut ids = Vec::new();
+        for one in aim::aim(fault, now)? {
+            let lies = observe::lies(&one.kind);
+            let id = self.host.disk.aim(one).map_err(|e| e.to_string())?;
+            let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
+            known.insert(id, (text.to_string(), lies));
+            ids.push(id);
+        }
+        let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
+        let may_miss = fault.may_miss || fault.aim.rate.is_some();
+        self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), ids, may_miss, on_reads });
+        Ok(())
+    }
+
+    /// Disarms every fault; those that had to strike and never did go into the trace.
+    pub(super) fn disarm(&self) {
+        for aimed in self.aimed.borrow_mut().drain(..) {
+            let fired = |id: &faults::FaultId| self.host.disk.fault(*id).is_some_and(|(_, fired)| fired > 0);
+            if !aimed.may_miss && !aimed.ids.iter().all(fired) {
+                self.recorder.add(Event::Inert { step: aimed.step, text: aimed.text });
+            }
+        }
+        self.host.disk.disarm_all();
+    }
+
+    /// Whether the oracle can ask the broker without setting off a fault that is meant for the scenario, and without
+    /// finding it in the middle of other work.
+    pub(super) fn is_quiet(&self) -> bool {
+        let waits = |aimed: &Aimed| {
+            aimed.on_reads
+                && aimed.ids.iter().any(|id| self.host.disk.fault(*id).is_some_and(|(_, fired)| fired == 0))
+        };
+        self.busy.get() == 0 && !self.aimed.borrow().iter().any(waits)
+    }
+
+    /// Changes the disk from here on.
+    pub(super) fn set_disk(&self, change: &DiskSettings) {
+        let disk = &self.host.disk;
+        match change.capacity {
+            Some(s::Capacity::Bytes(bytes)) => disk.set_capacity(Some(bytes)),
+            Some(s::Capacity::Free(bytes)) => disk.set_capacity(Some(disk.used() + bytes)),
+            Some(s::Capacity::Unlimited) => disk.set_capacity(None),
+            None => {}
+        }
+        if let Some(read_only) = change.read_only {
+            disk.set_read_only(read_only);
+        }
+        if let Some(span) = change.latency {
+            self.host.stalls.set_latency(span.min, span.max);
+        }
+        if let Some(span) = change.sync_latency {
+            self.host.stalls.set_sync_latency(span.min, span.max);
+        }
+    }
+
+    /// All links work again.
+    pub(super) fn heal(&self) {
+        for client in &self.clients {
+            turmoil::release(client.as_str(), BROKER);
+        }
+    }
+
+    /// A link was cut, or may have been.
+    pub(super) fn sever(&self) {
+        self.severed.set(true);
+    }
+
+    /// Whether a link was ever cut.
+    pub(super) fn was_severed(&self) -> bool {
+        self.severed.get()
+    }
+
+    /// The beginning of a call.
+    pub(super) fn call(&self, client: &Arc<str>, request: crate::trace::Request, probe: bool) -> CallId {
+        self.recorder.call(client, request, probe)
+    }
+}
+
+fn lights_out(disk: &faults::Disk, keep: s::Keep) {
+    match keep {
+        s::Keep::Some => disk.power_loss(),
+        // The machine starts anew, and everything had just been written back.
+        s::Keep::All => {
+            let image = disk.snapshot();
+            disk.power_loss_leaving(&image);
+        }
+        s::Keep::Nothing => disk.power_loss(),
+    }
+}

@@ -1,0 +1,195 @@
+//! What a scenario does to files behind the broker's back.
+
+use std::sync::Arc;
+
+use super::stage::Stage;
+use crate::oracle::decode;
+use crate::scenario::{Entry, Place, Surgery};
+use crate::trace::{Event, Image, Moment};
+use crate::world::DATA;
+
+/// Changes files; an image before and one after tell the oracle what was destroyed and what was written.
+pub(super) fn operate(stage: &Stage, text: &str, surgery: &Surgery, round: u64) -> Result<String, String> {
+    let image = stage.host.image();
+    stage.recorder.add(Event::Image { moment: Moment::Untouched, image: image.clone() });
+    let (file, said) = match cut(stage, &image, surgery, round) {
+        // A drawn place may find nothing.
+        Err(_) if is_drawn(surgery) => return Ok("nothing there".to_owned()),
+        other => other?,
+    };
+    stage.recorder.add(Event::Surgery { path: file.into(), text: text.into() });
+    stage.host.record_image(Moment::Touched);
+    Ok(said)
+}
+
+/// Whether the place is given in percent, as random scenarios do.
+fn is_drawn(surgery: &Surgery) -> bool {
+    let place = match surgery {
+        Surgery::Corrupt { at, .. } | Surgery::Unreadable { at, .. } => Some(*at),
+        Surgery::Truncate { to, .. } => Some(*to),
+        Surgery::Zeros { at, .. }
+        | Surgery::Write { at, .. }
+        | Surgery::WriteRecord { at, .. }
+        | Surgery::WriteEntry { at, .. } => *at,
+        _ => None,
+    };
+    matches!(place, Some(Place::Percent(_)))
+}
+
+fn cut(stage: &Stage, image: &Image, surgery: &Surgery, round: u64) -> Result<(String, String), String> {
+    let disk = &stage.host.disk;
+    let failed = |file: &str, e: std::io::Error| format!("{file}: {e}");
+    let put = |file: &str, bytes: &[u8]| disk.put(path(file), bytes).map_err(|e| failed(file, e));
+    match surgery {
+        Surgery::Corrupt { file, at, xor, bytes } => {
+            let (file, found) = existing(image, file)?;
+            let Some(at) = place(*at, found.len())? else { return Ok((file, "nothing there".into())) };
+            for byte in at..at.saturating_add(*bytes) {
+                disk.corrupt(path(&file), byte, *xor).map_err(|e| failed(&file, e))?;
+            }
+            let said = damaged(image, &file, at, *bytes);
+            Ok((file, said))
+        }
+        Surgery::Truncate { file, to } => {
+            let (file, found) = existing(image, file)?;
+            let Some(to) = place(*to, found.len())? else { return Ok((file, "nothing there".into())) };
+            disk.truncate(path(&file), to).map_err(|e| failed(&file, e))?;
+            Ok((file, format!("{} → {to} bytes", found.len())))
+        }
+        Surgery::Zeros { file, at, bytes } => {
+            let (file, found) = existing(image, file)?;
+            let Some(at) = place_or_end(*at, found.len())? else { return Ok((file, "nothing there".into())) };
+            disk.zero(path(&file), at, *bytes).map_err(|e| failed(&file, e))?;
+            Ok((file, String::new()))
+        }
+        Surgery::Write { file, at, bytes } => write(stage, image, file, *at, &bytes.bytes(0, round)),
+        Surgery::WriteRecord { file, at, offset, timestamp, key, value } => {
+            let key = key.as_ref().map(|k| k.bytes(0, round));
+            let record = decode::record(*offset, *timestamp, key.as_deref(), &value.bytes(0, round));
+            write(stage, image, file, *at, &record)
+        }
+        Surgery::WriteEntry { file, at, entry } => {
+            let (first, second) = match entry {
+                Entry::Position { offset, position } => (*offset, *position),
+                Entry::Time { timestamp, offset } => (*timestamp, *offset),
+            };
+            write(stage, image, file, *at, &decode::entry(first, second))
+        }
+        Surgery::Delete { file } => {
+            let file = resolve(image, file)?;
+            disk.delete(path(&file)).map_err(|e| failed(&file, e))?;
+            Ok((file, String::new()))
+        }
+        Surgery::Copy { file, to } => {
+            let (file, found) = existing(image, file)?;
+            let to = resolve(image, to)?;
+            put(&to, &found)?;
+            Ok((file, String::new()))
+        }
+        Surgery::Rename { file, to } => {
+            let (file, found) = existing(image, file)?;
+            let to = resolve(image, to)?;
+            put(&to, &found)?;
+            disk.delete(path(&file)).map_err(|e| failed(&file, e))?;
+            Ok((file, String::new()))
+        }
+        Surgery::MakeDir { dir } => {
+            // A directory comes with the first file in it.
+            let inside = format!("{dir}/.made");
+            put(&inside, &[])?;
+            disk.delete(path(&inside)).map_err(|e| failed(&inside, e))?;
+            Ok((dir.clone(), String::new()))
+        }
+        Surgery::Unreadable { file, at } => {
+            let (file, found) = existing(image, file)?;
+            let Some(at) = place(*at, found.len())? else { return Ok((file, "nothing there".into())) };
+            disk.make_unreadable(path(&file), at).map_err(|e| failed(&file, e))?;
+            stage.recorder.add(Event::Fault {
+                text: format!("the sector of byte {at} cannot be read").into(),
+                path: Some(file.as_str().into()),
+                damages: true,
+            });
+            Ok((file, String::new()))
+        }
+    }
+}
+
+fn write(
+    stage: &Stage,
+    image: &Image,
+    file: &str,
+    at: Option<Place>,
+    bytes: &[u8],
+) -> Result<(String, String), String> {
+    let file = resolve(image, file)?;
+    let disk = &stage.host.disk;
+    let failed = |e: std::io::Error| format!("{file}: {e}");
+    match image.get(&file) {
+        None => disk.put(path(&file), bytes).map_err(failed)?,
+        Some(found) => {
+            if let Some(at) = place_or_end(at, found.len())? {
+                disk.overwrite(path(&file), at, bytes).map_err(failed)?;
+            }
+        }
+    }
+    Ok((file, String::new()))
+}
+
+/// Whose record a flipped byte is in.
+fn damaged(image: &Image, file: &str, at: u64, bytes: u64) -> String {
+    let (Some(log), true) = (image.get(file), file.ends_with(".log")) else { return String::new() };
+    let base = file.rsplit('/').next().and_then(|name| decode::base_offset(name.trim_end_matches(".log")));
+    let pieces = decode::log(log, base.unwrap_or(0));
+    let hit = pieces.iter().filter_map(|piece| match piece {
+        decode::Piece::Record(r) if r.position < at + bytes && at < r.position + r.len => Some(r.offset),
+        _ => None,
+    });
+    let hit: Vec<String> = hit.map(|offset| format!("offset {offset}")).collect();
+    hit.join(", ")
+}
+
+fn path(file: &str) -> String {
+    format!("{DATA}/{file}")
+}
+
+fn existing(image: &Image, file: &str) -> Result<(String, Arc<[u8]>), String> {
+    let file = resolve(image, file)?;
+    let found = image.get(&file).cloned();
+    found.map(|bytes| (file.clone(), bytes)).ok_or_else(|| format!("there is no file {file}"))
+}
+
+/// A name with `@first`, `@last` or `@N` in the place of the segment's twenty digits.
+fn resolve(image: &Image, file: &str) -> Result<String, String> {
+    let Some((dir, rest)) = file.split_once('@') else { return Ok(file.to_owned()) };
+    let (which, ending) = rest.split_once('.').unwrap_or((rest, ""));
+    let logs: Vec<&str> = image
+        .0
+        .iter()
+        .filter_map(|f| f.path.strip_prefix(dir)?.strip_suffix(".log"))
+        .filter(|name| decode::base_offset(name).is_some())
+        .collect();
+    let found = match which {
+        "first" => logs.first(),
+        "last" => logs.last(),
+        number => number.parse::<usize>().ok().and_then(|n| logs.get(n)),
+    };
+    let stem = found.ok_or_else(|| format!("{file}: {dir} has {} segments", logs.len()))?;
+    Ok(if ending.is_empty() { format!("{dir}{stem}") } else { format!("{dir}{stem}.{ending}") })
+}
+
+/// A byte position; `None` where nothing is to happen.
+fn place(place: Place, len: usize) -> Result<Option<u64>, String> {
+    let len = len as u64;
+    match place {
+        Place::Byte(at) if at >= 0 => Ok(Some(at.unsigned_abs())),
+        Place::Byte(at) => {
+            let back = at.unsigned_abs();
+            len.checked_sub(back).map(Some).ok_or_else(|| format!("the file has only {len} bytes"))
+        }
+        Place::Percent(percent) => Ok((len > 0).then(|| len * u64::from(percent) / 100)),
+    }
+}
+
+fn place_or_end(at: Option<Place>, len: usize) -> Result<Option<u64>, String> {
+    at.map_or(Ok(Some(len as u64)), |at| place(at, len))
+}

@@ -1,0 +1,97 @@
+//! The readable part of a trace: each step with what came of it. A person accepts it once; a test compares it for ever.
+//! Nothing in it depends on time, on ports, or on how often the disk was asked, so that a harmless change leaves it alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::executor::plan::{Node, plan};
+use crate::oracle::Promise;
+use crate::outcome::{Failure, Outcome};
+use crate::scenario::{Check, Step};
+use crate::trace::{Event, Trace};
+
+/// What came of a step begins here.
+const COLUMN: usize = 50;
+/// Of a step that came round so often, each round is shown.
+const ROUNDS: usize = 4;
+
+/// Each step of a run, and what came of it.
+pub fn render(outcome: &Outcome) -> String {
+    let said = said(&outcome.trace);
+    let mut out = String::new();
+    for node in &plan(&outcome.scenario.steps) {
+        show(&mut out, node, &said, outcome, 0);
+    }
+    out
+}
+
+fn said(trace: &Trace) -> BTreeMap<u32, Vec<Arc<str>>> {
+    let mut said: BTreeMap<u32, Vec<Arc<str>>> = BTreeMap::new();
+    for entry in &trace.entries {
+        if let Event::Said { step, text } = &entry.event {
+            said.entry(*step).or_default().push(text.clone());
+        }
+    }
+    said
+}
+
+fn show(out: &mut String, node: &Node, said: &BTreeMap<u32, Vec<Arc<str>>>, outcome: &Outcome, depth: usize) {
+    let text = match &node.step {
+        Step::Check(check) => checked(check, outcome),
+        _ => said.get(&node.id).map(|rounds| rounds_of(rounds)).unwrap_or_default(),
+    };
+    let line = format!("{:indent$}{}", "", node.text, indent = depth * 2);
+    lines(out, &line, &text, depth);
+    for inner in &node.inside {
+        show(out, inner, said, outcome, depth + 1);
+    }
+}
+
+/// A step, and beside it what came of it; what has several lines goes below.
+fn lines(out: &mut String, line: &str, text: &str, depth: usize) {
+    let mut parts = text.split('\n');
+    let first = parts.next().unwrap_or_default();
+    let _ = match first {
+        "" => writeln!(out, "{line}"),
+        _ if line.chars().count() > COLUMN => writeln!(out, "{line}  {first}"),
+        _ => writeln!(out, "{line:<COLUMN$} {first}"),
+    };
+    for part in parts {
+        let indent = if first.is_empty() { depth * 2 + 2 } else { COLUMN + 1 };
+        let _ = writeln!(out, "{:indent$}{part}", "");
+    }
+}
+
+/// What came of each round of a step, shortened.
+fn rounds_of(rounds: &[Arc<str>]) -> String {
+    match rounds {
+        [] => String::new(),
+        [one] => one.to_string(),
+        all if all.iter().all(|said| said == &all[0]) => format!("{} (each of {} rounds)", all[0], all.len()),
+        all if all.len() <= ROUNDS => all.join("\n"),
+        all => format!("{}\n{}\n… {} rounds …\n{}", all[0], all[1], all.len() - 3, all[all.len() - 1]),
+    }
+}
+
+fn checked(check: &Check, outcome: &Outcome) -> String {
+    let asked = |number: u8| check.promises.is_empty() || check.promises.contains(&number);
+    let broken = outcome.failures.iter().filter_map(|failure| match failure {
+        Failure::Broken(broken) if asked(broken.promise.number()) => Some(broken.promise),
+        _ => None,
+    });
+    let mut broken: Vec<Promise> = broken.collect();
+    broken.sort_unstable();
+    broken.dedup();
+    let names = |promises: &[Promise]| {
+        promises.iter().map(|p| format!("P{}", p.number())).collect::<Vec<_>>().join(" ")
+    };
+    if !broken.is_empty() {
+        return format!("{} broken", names(&broken));
+    }
+    if check.promises.is_empty() {
+        return "P1..P12 hold".to_owned();
+    }
+    let held: Vec<Promise> = Promise::ALL.into_iter().filter(|p| asked(p.number())).collect();
+    format!("{} {}", names(&held), if held.len() == 1 { "holds" } else { "hold" })
+}

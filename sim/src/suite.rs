@@ -1,0 +1,128 @@
+//! The scenario files of a directory: found, read, run over their seeds, shown.
+
+use std::path::{Path, PathBuf};
+
+use walkdir::WalkDir;
+
+use crate::outcome::{Outcome, run};
+use crate::scenario::Scenario;
+use crate::scenario::syntax::{Mistakes, parse};
+use crate::snapshot;
+
+/// The folder whose scenarios draw their steps: they have no snapshot, and run in a test only where they name seeds.
+const GENERATORS: &str = "generators";
+
+/// A scenario file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScenarioFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its name as a test: its path below the directory, as in `recovery::torn_tail_is_cut`.
+    pub name: String,
+}
+
+impl ScenarioFile {
+    /// Whether its steps are drawn anew from each seed.
+    pub fn is_generator(&self) -> bool {
+        self.name.split("::").any(|part| part == GENERATORS)
+    }
+
+    /// Folder and name of its snapshot, below the directory of snapshots.
+    pub fn snapshot(&self) -> (PathBuf, String) {
+        let mut parts: Vec<&str> = self.name.split("::").collect();
+        let name = parts.pop().unwrap_or_default().to_owned();
+        (parts.iter().collect(), name)
+    }
+}
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The system said no.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not a scenario.
+    #[error(transparent)]
+    Mistakes(#[from] Mistakes),
+}
+
+/// All scenario files under a file or directory, by name.
+pub fn find(root: &Path) -> Vec<ScenarioFile> {
+    let mut found: Vec<ScenarioFile> = WalkDir::new(root)
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|e| e == "kdl"))
+        .map(|entry| named(root, entry.path()))
+        .collect();
+    found.sort();
+    found
+}
+
+fn named(root: &Path, path: &Path) -> ScenarioFile {
+    let below = path.strip_prefix(root).ok().filter(|p| !p.as_os_str().is_empty());
+    let below = below.map_or_else(|| after_scenarios(path), Path::to_path_buf).with_extension("");
+    let parts: Vec<String> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    ScenarioFile { path: path.to_owned(), name: parts.join("::") }
+}
+
+/// A single file is named by its place below the nearest `scenarios` directory, where there is one.
+fn after_scenarios(path: &Path) -> PathBuf {
+    let parts: Vec<_> = path.iter().collect();
+    let start = parts
+        .iter()
+        .rposition(|part| *part == "scenarios")
+        .map_or(parts.len().saturating_sub(1), |at| at + 1);
+    parts[start..].iter().collect()
+}
+
+/// Reads a scenario file.
+pub fn load(path: &Path) -> Result<Scenario, LoadError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
+    Ok(parse(&path.display().to_string(), &text)?)
+}
+
+/// A scenario, run with all its seeds up to the first that fails.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The run with its first seed: the one that its snapshot shows.
+    pub first: Outcome,
+    /// The run that failed, where one did.
+    pub failed: Option<Outcome>,
+    /// How many seeds were run.
+    pub seeds: u64,
+}
+
+impl Ran {
+    /// What its snapshot says.
+    pub fn snapshot(&self, scenario: &Scenario) -> String {
+        let mut text = snapshot::render(&self.first);
+        let seeds = scenario.seeds;
+        if seeds.end - seeds.start > 1 {
+            let how = if self.failed.is_none() { "all hold" } else { "not all hold" };
+            text += &format!("seeds {}..{}: {how}\n", seeds.start, seeds.end);
+        }
+        text
+    }
+}
+
+/// Runs a scenario with all its seeds, up to the first that fails.
+pub fn run_seeds(scenario: &Scenario) -> Ran {
+    let mut seeds = scenario.seeds.iter();
+    let first = run(scenario, seeds.next().unwrap_or(0));
+    let mut ran = Ran { failed: (!first.holds()).then(|| first.clone()), first, seeds: 1 };
+    for seed in seeds {
+        if ran.failed.is_some() {
+            break;
+        }
+        let outcome = run(scenario, seed);
+        ran.seeds += 1;
+        ran.failed = (!outcome.holds()).then_some(outcome);
+    }
+    ran
+}

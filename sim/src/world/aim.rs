@@ -1,0 +1,113 @@
+//! From the faults of a scenario to those of the disk.
+
+use std::time::Duration;
+
+use faults::{Cut, Errno, Kind, Op, Trigger};
+
+use crate::scenario as s;
+
+/// The disk's faults that together do what one fault of a scenario says; usually one. `now` is simulated time.
+pub fn aim(fault: &s::Fault, now: Duration) -> Result<Vec<faults::Fault>, String> {
+    let op = operation(fault.op);
+    let mut all = Vec::new();
+    match fault.kind {
+        // The bytes get down, and the rest of the same write fails.
+        s::FaultKind::Tear { bytes } => {
+            let failed = Kind::Error { errno: Errno::EIO, effect: false };
+            if bytes > 0 {
+                all.push(with(fault, op, Kind::Short { bytes }, now));
+                let mut second = with(fault, op, failed, now);
+                if let Trigger::Nth { nth, .. } = &mut second.trigger {
+                    *nth += 1;
+                }
+                second.covering = None;
+                all.push(second);
+            } else {
+                all.push(with(fault, op, failed, now));
+            }
+        }
+        _ => all.push(with(fault, op, kind(fault)?, now)),
+    }
+    Ok(all)
+}
+
+fn with(fault: &s::Fault, op: Option<Op>, kind: Kind, now: Duration) -> faults::Fault {
+    let aim = &fault.aim;
+    let times = aim.times.map_or(u64::MAX, u64::from);
+    let trigger = match aim.rate {
+        Some(rate) => Trigger::Rate { per_million: rate.millionths },
+        None => Trigger::Nth { nth: aim.nth.into(), times },
+    };
+    let phase = aim.during.map(|during| match during {
+        s::During::Recovery => "recovery",
+        s::During::Roll => "roll",
+        s::During::Stop => "stop",
+    });
+    faults::Fault {
+        op,
+        path: fault.pattern.clone(),
+        phase: phase.map(str::to_owned),
+        from: aim.after.map(|after| now + after),
+        covering: aim.at_byte,
+        trigger,
+        kind,
+    }
+}
+
+fn operation(op: s::Op) -> Option<Op> {
+    Some(match op {
+        s::Op::Any => return None,
+        s::Op::Open | s::Op::Create => Op::Open,
+        s::Op::Read => Op::Read,
+        s::Op::Write => Op::Write,
+        s::Op::Truncate => Op::SetLen,
+        s::Op::Sync => Op::Sync,
+        s::Op::SyncDir => Op::SyncDir,
+        s::Op::Rename => Op::Rename,
+        s::Op::Remove => Op::Remove,
+        s::Op::MakeDir => Op::MakeDir,
+        s::Op::List => Op::List,
+        s::Op::Lock => Op::Lock,
+    })
+}
+
+fn kind(fault: &s::Fault) -> Result<Kind, String> {
+    let is_sync = matches!(fault.op, s::Op::Sync | s::Op::SyncDir);
+    Ok(match fault.kind {
+        s::FaultKind::Error { errno, when } => {
+            Kind::Error { errno: number(errno), effect: when == s::When::After }
+        }
+        s::FaultKind::Tear { bytes } | s::FaultKind::Short { bytes } => Kind::Short { bytes },
+        s::FaultKind::Full { bytes } => Kind::Full { fits: bytes },
+        s::FaultKind::Lost if is_sync => Kind::Lie,
+        s::FaultKind::Lost => Kind::Lost,
+        s::FaultKind::Misdirect { by } => misdirected(by)?,
+        s::FaultKind::Flip { bit } => {
+            Kind::BitRot { byte: bit / 8, xor: 1 << u8::try_from(bit % 8).unwrap_or_default() }
+        }
+        s::FaultKind::Drop => Kind::SyncFailure { errno: Errno::EIO },
+        s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
+        s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
+        s::FaultKind::PowerLoss { bytes, .. } => Kind::PowerLoss { at: bytes.map_or(Cut::After, Cut::Bytes) },
+    })
+}
+
+fn misdirected(by: i64) -> Result<Kind, String> {
+    let position = u64::try_from(by).map_err(|_| "a write goes astray to a place in the file".to_owned())?;
+    Ok(Kind::Misdirected { path: None, position })
+}
+
+fn number(errno: s::Errno) -> Errno {
+    match errno {
+        s::Errno::EIO => Errno::EIO,
+        s::Errno::ENOSPC => Errno::ENOSPC,
+        s::Errno::EDQUOT => Errno::EDQUOT,
+        s::Errno::EINTR => Errno::EINTR,
+        s::Errno::EMFILE => Errno::EMFILE,
+        s::Errno::ENFILE => Errno::ENFILE,
+        s::Errno::EROFS => Errno::EROFS,
+        s::Errno::EACCES => Errno::EACCES,
+        s::Errno::ENOENT => Errno::ENOENT,
+        s::Errno::EINVAL => Errno::EINVAL,
+    }
+}

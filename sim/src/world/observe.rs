@@ -1,0 +1,74 @@
+//! Writes down what the disk does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use faults::{Death, Kind, Op};
+
+use super::DATA;
+use crate::trace::{DiskOp, Event, Recorder};
+
+/// What the disk's observer needs to know of a fault to describe it: its words, and whether it makes the disk lie.
+pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, (String, bool)>>>;
+
+/// Whether a disk with this fault says that it did what it did not do.
+pub fn lies(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Torn { .. }
+            | Kind::Lost
+            | Kind::Misdirected { .. }
+            | Kind::BitRot { .. }
+            | Kind::BadSector { .. }
+            | Kind::WritebackFailure { .. }
+            | Kind::Lie
+    )
+}
+
+/// The path below the data directory.
+pub fn relative(path: &str) -> &str {
+    path.strip_prefix(DATA).map_or(path, |rest| rest.strip_prefix('/').unwrap_or(rest))
+}
+
+/// Tells the recorder of every operation from here on, as long as `watched` says that it belongs to the run.
+pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
+    let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();
+    let mut name = move |path: &str| -> Arc<str> {
+        let path = relative(path);
+        if let Some(name) = names.get(path) {
+            return name.clone();
+        }
+        let name: Arc<str> = path.into();
+        names.insert(path.to_owned(), name.clone());
+        name
+    };
+    disk.observe(move |event| {
+        let fault = event.fault.and_then(|id| {
+            let known = known.lock().unwrap_or_else(|e| e.into_inner());
+            known.get(&id).cloned()
+        });
+        let (fault, lies) = fault.map_or((None, false), |(words, lies)| (Some(words), lies));
+        recorder.add(Event::Disk(DiskOp {
+            op: event.op.name(),
+            path: name(event.path),
+            to: event.to.map(&mut name),
+            position: event.position,
+            len: event.len,
+            result: event.result.map_err(|e| e.to_string()),
+            fault: fault.or_else(|| event.barrier_off.then(|| "barrier off".to_owned())),
+            lies,
+        }));
+    });
+}
+
+/// Where a crash struck, for a snapshot: `byte 15 of 35`, `before sync`; empty between operations.
+pub fn place_of(death: &Death) -> String {
+    let Some(struck) = &death.inside else { return String::new() };
+    let file = relative(&struck.path);
+    match struck.progress {
+        faults::Progress::Before => format!("before {} {file}", struck.op),
+        faults::Progress::Bytes(done, of) if struck.op == Op::Write => format!("at byte {done} of {of}"),
+        faults::Progress::Bytes(done, of) => format!("at byte {done} of {of}, {}", struck.op),
+        faults::Progress::After => format!("after {} {file}", struck.op),
+    }
+}

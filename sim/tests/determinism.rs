@@ -1,0 +1,56 @@
+//! The same scenario gives the same trace, in another process too. Without this no seed means anything.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sim::outcome::run;
+use sim::suite;
+
+/// Seeds of one scenario that are compared, at most.
+const SEEDS: usize = 2;
+/// What a line of the other process begins with.
+const MARK: &str = "trace-hash ";
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").join("scenarios")
+}
+
+/// Scenario and seed, with the hash of the trace.
+fn hashes() -> BTreeMap<String, u64> {
+    let mut hashes = BTreeMap::new();
+    for file in suite::find(&scenarios()) {
+        let Ok(scenario) = suite::load(&file.path) else { continue };
+        for seed in scenario.seeds.iter().take(SEEDS) {
+            hashes.insert(format!("{} {seed}", file.name), run(&scenario, seed).trace.hash());
+        }
+    }
+    hashes
+}
+
+/// Not a test of its own: what the other process does.
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn in_another_process() {
+    for (name, hash) in hashes() {
+        println!("\n{MARK}{name} {hash:016x}");
+    }
+}
+
+#[test]
+fn every_scenario_has_the_same_trace_in_another_process() {
+    let here = hashes();
+    assert!(!here.is_empty(), "there are scenarios");
+    let exe = std::env::current_exe().expect("a test has a file");
+    let out = Command::new(exe)
+        .args(["--exact", "in_another_process", "--ignored", "--nocapture"])
+        .output()
+        .expect("a test can be run again");
+    let printed = String::from_utf8_lossy(&out.stdout);
+    let there: BTreeMap<String, u64> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix(MARK)?.rsplit_once(' '))
+        .map(|(name, hash)| (name.to_owned(), u64::from_str_radix(hash, 16).expect("a hash")))
+        .collect();
+    assert_eq!(here, there);
+}

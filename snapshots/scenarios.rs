@@ -1,0 +1,101 @@
+//! One test for each scenario file, found when the tests run and named by its path:
+//! `cargo test -p sim --test scenarios -- recovery::torn_tail`.
+//!
+//! A test executes its scenario with all its seeds, asks the oracle, and compares what came of each step with the snapshot
+//! beside this file. A scenario without a snapshot fails, and so does a snapshot without a scenario. After a change,
+//! `cargo insta review` shows what became different, and accepts it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use sim::suite::{self, ScenarioFile};
+use sim::trace::print;
+use walkdir::WalkDir;
+
+/// How many events before a failure are shown.
+const EVENTS: usize = 25;
+
+fn main() {
+    let args = Arguments::from_args();
+    let files = suite::find(&top().join("scenarios"));
+    let mut trials = vec![orphans(&files)];
+    // Two tests that fail at once would mix what they print.
+    let printing = Arc::new(Mutex::new(()));
+    for file in files {
+        let printing = printing.clone();
+        trials.push(Trial::test(file.name.clone(), move || test(&file, &printing)));
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+/// The repository's top level.
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
+}
+
+fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
+    let mut scenario = suite::load(&file.path).map_err(|e| match e {
+        suite::LoadError::Mistakes(mistakes) => Failed::from(format!("{:?}", miette::Report::new(mistakes))),
+        other => Failed::from(other),
+    })?;
+    if let Some(seed) = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        scenario.seeds = sim::scenario::Seeds::one(seed);
+    }
+    let ran = suite::run_seeds(&scenario);
+    if let Some(outcome) = &ran.failed {
+        let failures: Vec<String> = outcome.failures.iter().take(3).map(ToString::to_string).collect();
+        let until = outcome.trace.entries.len();
+        return Err(Failed::from(format!(
+            "seed {}\n{}\n\nthe last events:\n{}\nsee it again: cargo run -p sim -- run {} --seed {} -v",
+            outcome.seed(),
+            failures.join("\n"),
+            print::last(&outcome.trace, until, EVENTS),
+            file.path.display(),
+            outcome.seed(),
+        )));
+    }
+    if !file.is_generator() {
+        let text = ran.snapshot(&scenario);
+        let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
+        compare(file, &text);
+    }
+    Ok(())
+}
+
+/// Panics, with the difference, where the snapshot says something else.
+fn compare(file: &ScenarioFile, text: &str) {
+    let (folder, name) = file.snapshot();
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_snapshot_path(top().join("snapshots").join(folder));
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+/// Every snapshot has a scenario.
+fn orphans(files: &[ScenarioFile]) -> Trial {
+    let known: BTreeSet<PathBuf> = files
+        .iter()
+        .filter(|file| !file.is_generator())
+        .map(|file| {
+            let (folder, name) = file.snapshot();
+            folder.join(format!("{name}.snap"))
+        })
+        .collect();
+    Trial::test("every_snapshot_has_a_scenario", move || {
+        let root = top().join("snapshots");
+        let snapshots = WalkDir::new(&root).into_iter().flatten().map(walkdir::DirEntry::into_path);
+        let orphans: Vec<String> = snapshots
+            .filter(|path| path.extension().is_some_and(|e| e == "snap"))
+            .filter_map(|path| path.strip_prefix(&root).ok().map(Path::to_owned))
+            .filter(|path| !known.contains(path))
+            .map(|path| path.display().to_string())
+            .collect();
+        match orphans.is_empty() {
+            true => Ok(()),
+            false => Err(Failed::from(format!("snapshots without a scenario: {}", orphans.join(", ")))),
+        }
+    })
+}
