@@ -24,13 +24,13 @@ use tokio::time::Instant;
 
 use crate::batch::Batch;
 use crate::clock::Clock;
-use crate::disk::{self, Disk, Open};
+use crate::disk::{self, Disk, DiskFile, Open};
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::index::Writer;
+use crate::index::ENTRY_BYTES;
 use crate::recovery::Recovered;
 use crate::segment::{self, Active, AppendFailed, Read, Sealed, TimeLookup, View};
-use crate::session::{self, Closed, ClosedSegment, SyncedTo};
+use crate::session::{self, Closed, SyncedTo};
 use crate::settings::Durability;
 use crate::stats::Stats;
 use crate::units::{Offset, Position, Timestamp};
@@ -760,22 +760,16 @@ impl<D: Disk> State<D> {
         Some(Chore::Sync { handles: active.handles(), to: self.end, mark })
     }
 
-    /// What a clean stop records.
+    /// What a clean stop records; `None` where the index files are not what they should be.
     fn closed(&self, config: &Config<D>) -> Option<Closed> {
-        let index_len = |base, kind| -> Option<u64> {
-            let file = config.disk.open(&files::segment_path(&config.dir, base, kind), Open::Read).ok()?;
-            disk::DiskFile::len(&file).ok()
+        let segments: Vec<Sealed> =
+            self.sealed.iter().copied().chain(self.active.as_ref().map(Active::as_sealed)).collect();
+        let complete = |sealed: &Sealed, kind| {
+            let file = config.disk.open(&files::segment_path(&config.dir, sealed.base, kind), Open::Read);
+            let len = file.and_then(|f| f.len()).ok();
+            len == Some(sealed.entries * ENTRY_BYTES as u64)
         };
-        let mut segments = Vec::new();
-        for &sealed in &self.sealed {
-            let index_bytes =
-                [index_len(sealed.base, Kind::Index)?, index_len(sealed.base, Kind::TimeIndex)?];
-            segments.push(ClosedSegment { sealed, index_bytes });
-        }
-        if let Some(active) = &self.active {
-            let index_bytes = [&active.index, &active.time_index].map(Writer::file_len);
-            segments.push(ClosedSegment { sealed: active.as_sealed(), index_bytes });
-        }
-        Some(Closed { index_interval: config.index_interval, segments })
+        let in_order = segments.iter().all(|s| complete(s, Kind::Index) && complete(s, Kind::TimeIndex));
+        in_order.then_some(Closed { index_interval: config.index_interval, segments })
     }
 }

@@ -21,7 +21,7 @@ use crate::index::{self, ENTRY_BYTES, Entry, Writer};
 use crate::report::{Damage, PartitionReport};
 use crate::scan::{Hole, Meter, Scan, Tail};
 use crate::segment::{Active, Sealed};
-use crate::session::{self, Closed, ClosedSegment, Evidence, SyncedTo};
+use crate::session::{self, Closed, Evidence, SyncedTo};
 use crate::settings::Durability;
 use crate::units::{Offset, Position};
 
@@ -201,19 +201,19 @@ impl<D: Disk> Recovery<'_, D> {
     /// A segment that is as a clean stop left it, without reading it.
     fn trusted(&self, base: Offset, next: Option<Offset>, len: u64, found: &Found) -> Option<Looked> {
         let Evidence::Clean(Closed { index_interval, segments }) = self.told.evidence else { return None };
-        let ClosedSegment { sealed, index_bytes } = *segments.iter().find(|s| s.sealed.base == base)?;
+        let sealed = *segments.iter().find(|s| s.base == base)?;
         let same_interval = next.is_some() || *index_interval == self.told.index_interval;
         let fits = sealed.bytes == len && next.is_none_or(|next| next == sealed.end) && same_interval;
         let unsynced = found.unsynced.contains(&base);
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
-        let lengths = [index.len(), time_index.len()].map(|n| (n * ENTRY_BYTES) as u64);
+        let complete = [index.len(), time_index.len()].iter().all(|n| *n as u64 == sealed.entries);
         let meter = Meter {
             interval: self.told.index_interval,
             count: sealed.end.since(base),
             latest: sealed.latest,
         };
-        (fits && !unsynced && lengths == index_bytes).then_some(Looked { sealed, meter, whole: true })
+        (fits && !unsynced && complete).then_some(Looked { sealed, meter, whole: true })
     }
 
     /// A sealed segment whose indexes are in order and lead to a tail that reaches the next segment.
@@ -237,7 +237,8 @@ impl<D: Disk> Recovery<'_, D> {
         // One interval of records lies behind the last entry, that entry's own record included.
         let covered = scan.records <= self.told.index_interval.max(interval_of(&index, base));
         let reaches = scan.tail == Tail::Clean && scan.holes.is_empty() && scan.end == next;
-        let sealed = Sealed { base, end: next, bytes: len, latest: scan.latest };
+        let entries = index.len() as u64;
+        let sealed = Sealed { base, end: next, bytes: len, latest: scan.latest, entries };
         Ok((reaches && covered).then_some(Looked {
             sealed,
             meter: scan_meter(&scan, base, &self.told),
@@ -275,7 +276,9 @@ impl<D: Disk> Recovery<'_, D> {
             scan = self.keep_prefix(path, log, base, len, hole, found)?;
         }
         self.name_holes(path, &scan);
-        let mut sealed = Sealed { base, end: scan.end, bytes: scan.end_at.get(), latest: scan.latest };
+        let entries = scan.index.len() as u64;
+        let mut sealed =
+            Sealed { base, end: scan.end, bytes: scan.end_at.get(), latest: scan.latest, entries };
         let mut whole = scan.holes.is_empty();
         match (scan.tail, next) {
             (Tail::Disorder { found, position }, _) => {

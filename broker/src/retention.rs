@@ -112,7 +112,7 @@ mod tests {
 
     fn sealed(base: u64, bytes: u64, latest: Option<u64>) -> Sealed {
         let latest = latest.map(|at| (Timestamp::from_millis(at), Offset::new(base)));
-        Sealed { base: Offset::new(base), end: Offset::new(base + 10), bytes, latest }
+        Sealed { base: Offset::new(base), end: Offset::new(base + 10), bytes, latest, entries: 0 }
     }
 
     #[test]

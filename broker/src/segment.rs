@@ -27,6 +27,8 @@ pub struct Sealed {
     pub bytes: u64,
     /// Its largest timestamp, and the first offset that has it; `None` where it has no readable record.
     pub latest: Option<(Timestamp, Offset)>,
+    /// How many entries each of its indexes has.
+    pub entries: u64,
 }
 
 /// The segment that is appended to.
@@ -94,7 +96,13 @@ impl<F: DiskFile> Active<F> {
 
     /// What it is once it is sealed.
     pub fn as_sealed(&self) -> Sealed {
-        Sealed { base: self.base, end: self.end, bytes: self.position.get(), latest: self.meter.latest }
+        Sealed {
+            base: self.base,
+            end: self.end,
+            bytes: self.position.get(),
+            latest: self.meter.latest,
+            entries: self.index.file_len() / ENTRY_BYTES as u64,
+        }
     }
 
     /// Its files, to be synced without holding the partition's lock.

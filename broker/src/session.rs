@@ -52,16 +52,7 @@ pub struct Closed {
     /// Every how many records its indexes had an entry.
     pub index_interval: u64,
     /// Its segments in order, the last one the active one.
-    pub segments: Vec<ClosedSegment>,
-}
-
-/// A segment at a clean stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClosedSegment {
-    /// Offsets, bytes and times.
-    pub sealed: Sealed,
-    /// Bytes of `.index` and of `.timeindex`.
-    pub index_bytes: [u64; 2],
+    pub segments: Vec<Sealed>,
 }
 
 /// All partitions at a clean stop, by `topic/number`.
@@ -106,8 +97,7 @@ impl LastRun {
             }
             (Some((_, false)), Some(_)) => {
                 let last = self.was_clean.as_ref().and_then(|c| c.get(partition)?.segments.last());
-                let stopped_at =
-                    last.map(|s| SyncedTo { segment: s.sealed.base, bytes: Position::new(s.sealed.bytes) });
+                let stopped_at = last.map(|s| SyncedTo { segment: s.base, bytes: Position::new(s.bytes) });
                 Evidence::PowerLossUnsynced { stopped_at }
             }
             _ => Evidence::Unknown,
@@ -153,13 +143,10 @@ fn print_clean(stop: &CleanStop) -> String {
     let mut text = String::from("clean 1\n");
     for (name, closed) in stop {
         let _ = writeln!(text, "partition {name} {}", closed.index_interval);
-        for ClosedSegment { sealed, index_bytes: [index, time] } in &closed.segments {
-            let Sealed { base, end, bytes, latest } = sealed;
+        for Sealed { base, end, bytes, latest, entries } in &closed.segments {
             let _ = match latest {
-                Some((at, holder)) => {
-                    writeln!(text, "segment {base} {end} {bytes} {index} {time} {at} {holder}")
-                }
-                None => writeln!(text, "segment {base} {end} {bytes} {index} {time}"),
+                Some((at, holder)) => writeln!(text, "segment {base} {end} {bytes} {entries} {at} {holder}"),
+                None => writeln!(text, "segment {base} {end} {bytes} {entries}"),
             };
         }
     }
@@ -191,15 +178,14 @@ fn parse_clean(lines: &str) -> Option<CleanStop> {
     Some(stop)
 }
 
-fn segment(numbers: &[u64]) -> Option<ClosedSegment> {
-    let (&[base, end, bytes, index, time], latest) = numbers.split_first_chunk::<5>()?;
+fn segment(numbers: &[u64]) -> Option<Sealed> {
+    let (&[base, end, bytes, entries], latest) = numbers.split_first_chunk::<4>()?;
     let latest = match *latest {
         [] => None,
         [at, holder] => Some((Timestamp::from_millis(at), Offset::new(holder))),
         _ => return None,
     };
-    let sealed = Sealed { base: Offset::new(base), end: Offset::new(end), bytes, latest };
-    Some(ClosedSegment { sealed, index_bytes: [index, time] })
+    Some(Sealed { base: Offset::new(base), end: Offset::new(end), bytes, latest, entries })
 }
 
 /// Up to where a partition is known to be on the disk.
@@ -234,9 +220,9 @@ mod tests {
     #[test]
     fn a_clean_stop_is_read_back_as_it_was_written() {
         let latest = Some((Timestamp::from_millis(9), Offset::new(4)));
-        let sealed = Sealed { base: Offset::new(3), end: Offset::new(7), bytes: 130, latest };
-        let empty = Sealed { base: Offset::new(7), end: Offset::new(7), bytes: 0, latest: None };
-        let segments = [sealed, empty].map(|sealed| ClosedSegment { sealed, index_bytes: [20, 40] }).to_vec();
+        let sealed = Sealed { base: Offset::new(3), end: Offset::new(7), bytes: 130, latest, entries: 2 };
+        let empty = Sealed { base: Offset::new(7), end: Offset::new(7), bytes: 0, latest: None, entries: 0 };
+        let segments = vec![sealed, empty];
         let stop = CleanStop::from([
             ("a/0".to_owned(), Closed { index_interval: 3, segments }),
             ("b/1".to_owned(), Closed::default()),
