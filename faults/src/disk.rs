@@ -1,7 +1,6 @@
 //! The disk itself: what survives every process and every power loss.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -190,23 +189,6 @@ impl Disk {
     /// Ends the recording; none where there was none.
     pub fn take_history(&self) -> Option<History> {
         hold(&self.machine).recording.take().map(Recording::finish)
-    }
-
-    /// What processes see, by path: files with their lengths; directories end in a slash.
-    pub fn list_all(&self) -> Vec<(String, u64)> {
-        let mut all = Vec::new();
-        let machine = hold(&self.machine);
-        crate::image::list_tree(&machine.state, crate::node::ROOT, "/", &mut |path, file| {
-            all.push((path, file.map_or(0, |file| file.len())));
-        });
-        all
-    }
-
-    /// What processes read of a file; none where there is none.
-    pub fn seen(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
-        let machine = hold(&self.machine);
-        let ino = machine.state.lookup(&crate::path::Parsed::new(path.as_ref()).ok()?).ok()?;
-        machine.state.file(ino).map(|file| file.seen.to_vec())
     }
 }
 

@@ -50,6 +50,10 @@ impl File {
     /// Writes at a byte position, and extends the file where it ends before. Fewer bytes than given are legal.
     pub fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
         self.run(Op::Write, (position, buf.len() as u64), None, |machine, call, writable, kind| {
+            // In the kernel's order: the position is looked at before the descriptor.
+            if i64::try_from(position).is_err() {
+                return Err(Errno::EINVAL);
+            }
             if !writable {
                 return Err(Errno::EBADF);
             }
@@ -144,9 +148,6 @@ fn rot(machine: &mut Machine, call: &Call<'_>, ino: Ino, at: u64, xor: u8) {
 fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]) -> Result<usize, Errno> {
     let ino = call.ino.ok_or(Errno::EBADF)?;
     let position = call.position;
-    if i64::try_from(position).is_err() {
-        return Err(Errno::EINVAL);
-    }
     if buf.is_empty() {
         return Ok(0);
     }
@@ -177,8 +178,7 @@ fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]
     let data = buf[..ix(len)].into();
     machine.change(call, Change::Write { ino, position, data, fate });
     if let Some(Kind::WritebackFailure { errno }) = kind {
-        machine.change(call, Change::DropDirty { ino });
-        machine.error_for_all(ino, *errno);
+        machine.change(call, Change::DropDirty { ino, errno: *errno });
     }
     Ok(ix(len))
 }
@@ -244,8 +244,7 @@ fn sync(
         return Ok(());
     }
     if let Some(Kind::SyncFailure { errno }) = kind {
-        machine.change(call, Change::DropDirty { ino });
-        machine.error_for_all(ino, *errno);
+        machine.change(call, Change::DropDirty { ino, errno: *errno });
     } else {
         machine.change(call, Change::SyncFile { ino });
     }
@@ -253,19 +252,18 @@ fn sync(
 }
 
 impl Machine {
-    fn error_for_all(&mut self, ino: Ino, errno: Errno) {
-        self.descriptors.values_mut().filter(|d| d.ino == ino).for_each(|d| d.error = errno);
-    }
-
     /// A writeback error is told to each descriptor once, by its next sync.
     fn tell_error(&mut self, ino: Ino, number: u64) -> Result<(), Errno> {
-        let errors = self.state.file(ino).map_or(0, |file| file.errors);
+        let Some((errors, errno)) =
+            self.state.file(ino).and_then(|file| Some((file.errors, file.last_error?)))
+        else {
+            return Ok(());
+        };
         let Some(descriptor) = self.descriptors.get_mut(&number) else { return Ok(()) };
         if descriptor.errors_seen >= errors {
             return Ok(());
         }
         descriptor.errors_seen = errors;
-        let errno = descriptor.error;
         if let Some(file) = self.state.file_mut(ino) {
             file.error_told = true;
         }

@@ -19,6 +19,7 @@ mod process;
 mod profile;
 mod state;
 mod surgery;
+mod view;
 
 pub use config::Config;
 pub use content::{PAGE, SECTOR};
@@ -31,3 +32,4 @@ pub use history::{Cursor, History, Step};
 pub use image::{Image, Images};
 pub use process::{Entry, Lock, Open, Process};
 pub use profile::{Profile, UnknownProfile};
+pub use view::{Pending, View};

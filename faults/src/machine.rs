@@ -36,8 +36,6 @@ pub(crate) struct Descriptor {
     pub(crate) path: Arc<str>,
     /// How many of the file's writeback errors its owner has been told of.
     pub(crate) errors_seen: u64,
-    /// What the next sync is told.
-    pub(crate) error: Errno,
 }
 
 pub(crate) type Observer = Box<dyn FnMut(&Event<'_>) + Send>;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::content::{Content, PAGE, SECTOR, ix, pieces};
+use crate::errno::Errno;
 
 /// An inode's number. Never used twice.
 pub(crate) type Ino = u64;
@@ -13,6 +14,8 @@ pub(crate) const ROOT: Ino = 1;
 pub(crate) type Seq = u64;
 /// The name of a directory entry.
 pub(crate) type Name = Arc<str>;
+/// The most bytes in a name.
+const NAME_MAX: usize = 255;
 
 #[derive(Clone)]
 pub(crate) enum Node {
@@ -58,6 +61,7 @@ pub(crate) struct FileNode {
     pub(crate) young: bool,
     /// How many writeback errors there were: a descriptor that has seen fewer tells its owner at the next sync.
     pub(crate) errors: u64,
+    pub(crate) last_error: Option<Errno>,
     /// Whether anybody was told of the last one; if not, the next to open the file is.
     pub(crate) error_told: bool,
 }
@@ -138,15 +142,14 @@ impl FileNode {
         if data.is_empty() {
             return;
         }
-        let old_len = self.seen.len();
+        let reached = self.seen.len().max(if kept > 0 { position + kept as u64 } else { 0 });
         self.seen.write(position, data);
-        let len = self.seen.len();
         if kept > 0 {
             let change = DataChange::Write { position, data: data[..kept].into() };
-            self.log.push(DataOp { seq, change, len });
+            self.log.push(DataOp { seq, change, len: reached });
         }
-        if kept == 0 && len != old_len {
-            self.log.push(DataOp { seq, change: DataChange::SetLen, len });
+        if self.seen.len() != reached {
+            self.log.push(DataOp { seq, change: DataChange::SetLen, len: self.seen.len() });
         }
         let lost = (data.len() - kept) as u64;
         self.differs.extend(pieces(position + kept as u64, lost, PAGE).map(|(page, ..)| page));
@@ -204,8 +207,9 @@ impl FileNode {
     }
 
     /// Notes a failed writeback: each descriptor open now is told once.
-    pub(crate) fn raise_error(&mut self) {
+    pub(crate) fn raise_error(&mut self, errno: Errno) {
         self.errors += 1;
+        self.last_error = Some(errno);
         self.error_told = false;
     }
 
@@ -258,6 +262,11 @@ pub(crate) struct DirNode {
 impl DirNode {
     pub(crate) fn new(parent: Ino) -> DirNode {
         DirNode { seen: BTreeMap::new(), durable: BTreeMap::new(), log: Vec::new(), parent }
+    }
+
+    /// What a name leads to, as processes see it.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Ino>, Errno> {
+        if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(self.seen.get(name).copied()) }
     }
 
     pub(crate) fn set(&mut self, seq: Seq, name: &Name, target: Option<Ino>) {

@@ -4,7 +4,6 @@ use std::path::{Component, Path};
 
 use crate::errno::Errno;
 
-const NAME_MAX: usize = 255;
 const PATH_MAX: usize = 4096;
 
 /// A path taken apart. A relative one begins at the root; `.` and `..` are resolved by their text, which without
@@ -28,9 +27,6 @@ impl Parsed {
             match component {
                 Component::Normal(name) => {
                     let name = name.to_str().ok_or(Errno::EILSEQ)?;
-                    if name.len() > NAME_MAX {
-                        return Err(Errno::ENAMETOOLONG);
-                    }
                     if name.contains('\0') {
                         return Err(Errno::EINVAL);
                     }

@@ -231,8 +231,7 @@ impl Process {
 /// The directory of an entry, and what it names there.
 fn find_entry(state: &State, dir: &Parsed, name: &str) -> Result<(Ino, Option<Ino>), Errno> {
     let ino = state.lookup(dir)?;
-    let dir = state.dir(ino).ok_or(Errno::ENOTDIR)?;
-    Ok((ino, dir.seen.get(name).copied()))
+    Ok((ino, state.dir(ino).ok_or(Errno::ENOTDIR)?.find(name)?))
 }
 
 fn find_or_make(machine: &mut Machine, call: &Call<'_>, path: &Parsed, how: Open) -> Result<Ino, Errno> {
@@ -267,10 +266,11 @@ fn check_rename(state: &State, from: &Parsed, to: &Parsed) -> Result<Option<(Ent
         return Err(Errno::EBUSY);
     };
     let from_dir = state.lookup(&from_path)?;
+    let from_node = state.dir(from_dir).ok_or(Errno::ENOTDIR)?;
     let to_dir = state.lookup(&to_path)?;
-    let source = state.dir(from_dir).ok_or(Errno::ENOTDIR)?.seen.get(from_name).copied();
-    let target = state.dir(to_dir).ok_or(Errno::ENOTDIR)?.seen.get(to_name).copied();
-    let source = source.ok_or(Errno::ENOENT)?;
+    let to_node = state.dir(to_dir).ok_or(Errno::ENOTDIR)?;
+    let source = from_node.find(from_name)?.ok_or(Errno::ENOENT)?;
+    let target = to_node.find(to_name)?;
     if state.dir(source).is_some() && state.is_within(to_dir, source) {
         return Err(Errno::EINVAL);
     }
@@ -300,7 +300,7 @@ impl Machine {
             .file(ino)
             .map_or(0, |file| file.errors - u64::from(!file.error_told && file.errors > 0));
         let path = path.as_str().into();
-        let descriptor = Descriptor { ino, writable, owner, path, errors_seen, error: Errno::EIO };
+        let descriptor = Descriptor { ino, writable, owner, path, errors_seen };
         self.descriptors.insert(number, descriptor);
         number
     }

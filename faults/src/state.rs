@@ -229,11 +229,11 @@ impl State {
             }
             Change::SyncFile { ino } => self.sync_file(*ino),
             Change::SyncDir { ino } => self.sync_dir(*ino),
-            Change::DropDirty { ino } => {
+            Change::DropDirty { ino, errno } => {
                 let seq = self.seq;
                 self.edit_file(*ino, |file| {
                     file.drop_dirty(seq);
-                    file.raise_error();
+                    file.raise_error(*errno);
                 });
             }
             Change::Rewrite { ino, content } => self.edit_file(*ino, |file| {
@@ -451,8 +451,7 @@ impl State {
     pub(crate) fn lookup(&self, path: &crate::path::Parsed) -> Result<Ino, Errno> {
         let mut ino = ROOT;
         for name in path.names() {
-            let dir = self.dir(ino).ok_or(Errno::ENOTDIR)?;
-            ino = *dir.seen.get(name).ok_or(Errno::ENOENT)?;
+            ino = self.dir(ino).ok_or(Errno::ENOTDIR)?.find(name)?.ok_or(Errno::ENOENT)?;
         }
         Ok(ino)
     }
