@@ -49,6 +49,7 @@ pub(crate) enum Change {
     /// The sync of a file failed, as on Linux.
     DropDirty {
         ino: Ino,
+        errno: Errno,
     },
     /// A hand on the medium itself, while nobody looks: see `surgery`.
     Rewrite {
