@@ -16,22 +16,25 @@ use super::*;
 
 /// Any scenario.
 pub fn scenario() -> impl Strategy<Value = Scenario> {
-    let head = (vec(line(), 0..3), any::<String>(), seeds(), any::<bool>());
+    let head = (vec(line(), 0..3), any::<String>(), seeds(), any::<bool>(), vec("[a-z ]{1,8}", 0..3));
     let world = (broker(), disk(), net(), clock());
     let draws = vec(draw(&["disk", "net", "broker"]), 0..2);
     let explicit = (head, world, draws, vec(step(), 0..12));
-    explicit.prop_map(|((about, title, seeds, explore), (broker, disk, net, clock), draws, steps)| Scenario {
-        about,
-        title,
-        seeds,
-        explore,
-        broker,
-        disk,
-        net,
-        clock,
-        draws,
-        steps,
-    })
+    explicit.prop_map(
+        |((about, title, seeds, explore, sometimes), (broker, disk, net, clock), draws, steps)| Scenario {
+            about,
+            title,
+            seeds,
+            explore,
+            sometimes,
+            broker,
+            disk,
+            net,
+            clock,
+            draws,
+            steps,
+        },
+    )
 }
 
 /// Any step.

@@ -19,6 +19,8 @@ pub struct Scenario {
     pub seeds: Seeds,
     /// Whether its test visits every crash point too.
     pub explore: bool,
+    /// States that its seeds promise to reach: a sweep that never reached one has not tested what it says.
+    pub sometimes: Vec<String>,
     /// What the broker is started with.
     pub broker: BrokerSettings,
     /// The disk at the start.

@@ -95,7 +95,7 @@ impl Head {
         let word = node.name().value();
         let jumps = node.entries().iter().any(|e| e.name().is_some_and(|n| n.value() == "jump"));
         match word {
-            "scenario" | "explore" | "broker" => true,
+            "scenario" | "explore" | "sometimes" | "broker" => true,
             "disk" | "net" => !self.seen.contains(&word),
             "clock" => !self.seen.contains(&word) && !jumps,
             "draw" | "each" => {
@@ -135,6 +135,7 @@ fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
             f.arg("a title", &TEXT, &mut scenario.title);
             f.or("seeds", &SEEDS, &mut scenario.seeds, Seeds::default());
         }
+        "sometimes" => f.args("a state that a sweep must reach", &TEXT, &mut scenario.sometimes),
         "broker" => worlds::broker(f, &mut scenario.broker),
         "disk" => worlds::disk(f, &mut scenario.disk),
         "net" => worlds::net(f, &mut scenario.net),
@@ -202,6 +203,7 @@ fn head_words(scenario: &Scenario) -> Vec<&'static str> {
     let lines = [
         ("scenario", true),
         ("explore", scenario.explore),
+        ("sometimes", !scenario.sometimes.is_empty()),
         ("broker", scenario.broker != BrokerSettings::default()),
         ("disk", disk || scenario.disk != DiskSettings::default()),
         ("net", net || scenario.net != NetSettings::default()),

@@ -155,7 +155,7 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, mistakes: &mut Vec<Mistake>) {
         );
         return;
     };
-    if ["draw", "each", "scenario", "explore"].contains(&draw.word.as_str()) {
+    if ["draw", "each", "scenario", "explore", "sometimes"].contains(&draw.word.as_str()) {
         wrong(first.span(), format!("`{}` cannot be drawn", draw.word), "draw another line");
         return;
     }

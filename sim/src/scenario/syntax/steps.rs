@@ -14,7 +14,7 @@ use crate::scenario::{
 };
 
 /// Words at the head of a file.
-pub const HEAD_WORDS: [&str; 6] = ["scenario", "explore", "broker", "disk", "net", "clock"];
+pub const HEAD_WORDS: [&str; 7] = ["scenario", "explore", "sometimes", "broker", "disk", "net", "clock"];
 
 /// Words of steps that are not surgery.
 const STEP_WORDS: [&str; 39] = [
