@@ -451,7 +451,8 @@ impl<D: Disk> Opening<'_, D> {
         };
         let evidence = match last {
             Some((last, _)) => last.evidence(&self.world.disk, &config.name),
-            None => session::Evidence::Unknown,
+            // Made just now, durably.
+            None => session::Evidence::Clean(session::Closed::default()),
         };
         let told = Instructions {
             dir: &config.dir,

@@ -208,11 +208,7 @@ impl<D: Disk> Recovery<'_, D> {
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
         let complete = [index.len(), time_index.len()].iter().all(|n| *n as u64 == sealed.entries);
-        let meter = Meter {
-            interval: self.told.index_interval,
-            count: sealed.end.since(base),
-            latest: sealed.latest,
-        };
+        let meter = Meter::after(sealed.end.since(base), self.told.index_interval, sealed.latest);
         (fits && !unsynced && complete).then_some(Looked { sealed, meter, whole: true })
     }
 
@@ -232,7 +228,7 @@ impl<D: Disk> Recovery<'_, D> {
             }
             _ => (Position::ZERO, base),
         };
-        let scan = Scan::run_from(log, len, from, expected, meter);
+        let scan = Scan::run_from(log, len, base, (from, expected), meter);
         self.report.scanned += scan.records;
         // One interval of records lies behind the last entry, that entry's own record included.
         let covered = scan.records <= self.told.index_interval.max(interval_of(&index, base));
@@ -498,7 +494,7 @@ impl<D: Disk> Recovery<'_, D> {
 }
 
 fn scan_meter(scan: &Scan, base: Offset, told: &Instructions<'_>) -> Meter {
-    Meter { interval: told.index_interval, count: scan.end.since(base), latest: scan.latest }
+    Meter::after(scan.end.since(base), told.index_interval, scan.latest)
 }
 
 /// The interval that an index was written with, as far as its entries show.

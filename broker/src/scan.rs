@@ -50,6 +50,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
     }
 
     /// Up to `want` bytes from `position` on, or more; fewer only where the log ends.
+    #[inline]
     pub fn bytes(&mut self, position: u64, want: usize) -> io::Result<&[u8]> {
         let have_to = self.buf_at + self.buf.len() as u64;
         let want_to = (position + want as u64).min(self.limit);
@@ -73,13 +74,13 @@ impl<'a, F: DiskFile> Window<'a, F> {
     /// The record at `position`, if one is there.
     pub fn record(&mut self, position: u64) -> io::Result<Result<Found<'_>, Invalid>> {
         let need = match record::announced_len(self.bytes(position, HEADER_BYTES)?, BOUND) {
-            Ok(len) if len as u64 <= self.limit.saturating_sub(position) => len,
-            Ok(len) => {
-                let available = self.limit.saturating_sub(position);
-                return Ok(Err(Invalid::Short { needed: len as u64, available }));
-            }
+            Ok(len) => len,
             Err(invalid) => return Ok(Err(invalid)),
         };
+        let available = self.limit.saturating_sub(position);
+        if need as u64 > available {
+            return Ok(Err(Invalid::Short { needed: need as u64, available }));
+        }
         Ok(record::decode(self.bytes(position, need)?, BOUND))
     }
 
@@ -173,46 +174,60 @@ pub struct Scan {
 /// the one that appending would have written.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
-    /// Every how many records.
-    pub interval: u64,
-    /// Records so far.
-    pub count: u64,
+    interval: u64,
+    /// Records until the next entry, itself included.
+    until_entry: u64,
     /// The largest timestamp so far, and the first offset that had it.
     pub latest: Option<(Timestamp, Offset)>,
 }
 
 impl Meter {
-    /// For an empty segment.
+    /// For an empty segment that gets an entry every `interval` records.
     pub fn new(interval: u64) -> Self {
-        Self { interval, count: 0, latest: None }
+        Self::after(0, interval, None)
+    }
+
+    /// For a segment that has `count` records.
+    pub fn after(count: u64, interval: u64, latest: Option<(Timestamp, Offset)>) -> Self {
+        Self { interval, until_entry: interval - count % interval, latest }
     }
 
     /// Counts one more record; gives the entries for `.index` and `.timeindex` where they are due.
     pub fn record(&mut self, offset: Offset, at: Timestamp, position: Position) -> Option<(Entry, Entry)> {
-        self.count += 1;
         if self.latest.is_none_or(|(latest, _)| at > latest) {
             self.latest = Some((at, offset));
         }
+        // A count down: a division for every record would show in the time that recovery takes.
+        self.until_entry -= 1;
+        if self.until_entry > 0 {
+            return None;
+        }
+        self.until_entry = self.interval;
         let (latest, holder) = self.latest?;
-        self.count.is_multiple_of(self.interval).then_some((
+        Some((
             Entry { key: offset.get(), value: position.get() },
             Entry { key: latest.get(), value: holder.get() },
         ))
+    }
+
+    /// Goes on behind records that cannot be read.
+    fn skip(&mut self, base: Offset, end: Offset) {
+        *self = Self::after(end.since(base), self.interval, self.latest);
     }
 }
 
 impl Scan {
     /// Scans a segment's log from its start.
     pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64) -> Scan {
-        Self::run_from(file, len, Position::ZERO, base, Meter::new(interval))
+        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval))
     }
 
-    /// Scans on from a record boundary, with what is known of the records before it.
+    /// Scans on from where a record is expected to begin, with what is known of the records before it.
     pub fn run_from<F: DiskFile>(
         file: &F,
         len: u64,
-        from: Position,
-        expected: Offset,
+        base: Offset,
+        (from, expected): (Position, Offset),
         mut meter: Meter,
     ) -> Scan {
         let mut window = Window::new(file, len);
@@ -254,7 +269,7 @@ impl Scan {
                 break Tail::Disorder { found: offset, position: Position::new(next_at) };
             }
             holes.push(Hole { position: Position::new(at), bytes: next_at - at, first: end, next: offset });
-            meter.count += offset.since(end);
+            meter.skip(base, offset);
             (at, end) = (next_at, offset);
         };
         let latest = meter.latest;
