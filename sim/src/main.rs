@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod cli {
-    pub mod run;
-}
+mod cli;
 
 /// Runs the broker in a simulated world, and says whether it kept its promises.
 #[derive(Debug, Parser)]
@@ -19,10 +17,21 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(cli::run::Run),
+    Sweep(cli::sweep::Sweep),
+    Merge(cli::merge::Merge),
+    Replay(cli::replay::Replay),
+    Shrink(cli::shrink::Shrink),
+    #[command(hide = true)]
+    Again(cli::again::Again),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run.run(),
+        Command::Sweep(sweep) => sweep.run(),
+        Command::Merge(merge) => merge.run(),
+        Command::Replay(replay) => replay.run(),
+        Command::Shrink(shrink) => shrink.run(),
+        Command::Again(again) => again.run(),
     }
 }

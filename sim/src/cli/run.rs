@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use sim::outcome::{Failure, Outcome};
+use sim::outcome::Outcome;
 use sim::scenario::Seeds;
+use sim::snapshot;
 use sim::suite::{self, ScenarioFile};
-use sim::{snapshot, trace};
-
-/// How many events before a failure are shown.
-const EVENTS: usize = 60;
 
 /// Runs scenarios.
 #[derive(Debug, Args)]
@@ -98,30 +95,13 @@ impl Run {
 
 /// What a failure needs to be understood, and seen again.
 fn failed(file: &ScenarioFile, outcome: &Outcome) -> String {
-    let mut text = format!("FAILED  {} with seed {}\n", file.name, outcome.seed());
-    for failure in outcome.failures.iter().take(3) {
-        text += &format!("\n{}\n", indented(&failure.to_string()));
-        if let Failure::Broken(broken) = failure {
-            for entry in broken.because.iter().filter_map(|i| outcome.trace.entries.get(*i)) {
-                text += &format!("  because   {}\n", trace::print::line(entry).trim());
-            }
-        }
-    }
-    if outcome.failures.len() > 3 {
-        text += &format!("\n  and {} more\n", outcome.failures.len() - 3);
-    }
-    let until = outcome.failures.iter().find_map(|failure| match failure {
-        Failure::Broken(broken) => Some(broken.entry),
-        _ => None,
-    });
-    let until = until.unwrap_or(outcome.trace.entries.len().saturating_sub(1));
-    text += &format!("\n  the last events:\n{}", trace::print::last(&outcome.trace, until, EVENTS));
     let seed = outcome.seed();
-    text + &format!("\n  see it again: cargo run -p sim -- run {} --seed {seed} -v\n", file.path.display())
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    let path = file.path.display();
+    format!(
+        "FAILED  {} with seed {seed}\n{}\n  see it again: cargo run -p sim -- replay {path} --seed {seed} --trace\n",
+        file.name,
+        super::explained(outcome)
+    )
 }
 
 fn shown(paths: &[PathBuf]) -> String {

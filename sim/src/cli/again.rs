@@ -1,0 +1,32 @@
+//! `sim again FILE`: the other process of `sim sweep --double-check`. Not for people.
+
+use std::io::{stdin, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use sim::sweep::again;
+
+/// Runs the seeds that another process asks for, and answers with hashes.
+#[derive(Debug, Args)]
+pub struct Again {
+    file: PathBuf,
+}
+
+impl Again {
+    /// Exit code 0, or 4 where the other side cannot be understood.
+    pub fn run(&self) -> ExitCode {
+        let scenario = match super::load(&self.file) {
+            Ok(scenario) => scenario,
+            Err(code) => return code,
+        };
+        match again::serve(&scenario, stdin().lock(), stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::from(4)
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `sim merge FILES…`: what the shards of a sweep add up to, and the verdict that no shard can give alone.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use sim::sweep::record::Line;
+use sim::sweep::sums::Sums;
+
+/// Adds up what the shards of a sweep wrote with `--out`.
+#[derive(Debug, Args)]
+pub struct Merge {
+    /// The files of the shards.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// States that were promised and never reached are no error: for sweeps too short to reach them.
+    #[arg(long)]
+    allow_unreached: bool,
+}
+
+impl Merge {
+    /// Exit codes as those of `sim sweep`; 4 too where runs are missing: a shard has died, or is not among the files.
+    pub fn run(&self) -> ExitCode {
+        let mut sums = Sums::default();
+        for file in &self.files {
+            if let Err(why) = add(file, &mut sums) {
+                eprintln!("{}: {why}", file.display());
+                return ExitCode::from(2);
+            }
+        }
+        let missing = sums.missing();
+        let code = super::sweep::verdict(&sums, self.allow_unreached || missing > 0);
+        if missing > 0 {
+            eprintln!("\n{missing} runs that were asked for are in none of the files");
+            return ExitCode::from(code.max(4));
+        }
+        ExitCode::from(code)
+    }
+}
+
+fn add(file: &Path, sums: &mut Sums) -> Result<(), String> {
+    let lines = BufReader::new(File::open(file).map_err(|e| e.to_string())?).lines();
+    for (number, line) in lines.enumerate() {
+        let line = line.map_err(|e| e.to_string())?;
+        match serde_json::from_str(&line).map_err(|e| format!("line {}: {e}", number + 1))? {
+            Line::Sweep(head) => sums.asked(head),
+            Line::Run(record) => sums.add(&record),
+        }
+    }
+    Ok(())
+}

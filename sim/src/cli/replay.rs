@@ -1,0 +1,50 @@
+//! `sim replay SCENARIO --seed S`: one run again, in full, with the hash that says that it is the same one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use sim::outcome::run;
+use sim::scenario::syntax::print;
+use sim::{snapshot, trace};
+
+/// Runs one scenario with one seed again, and shows what came of it.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// The scenario's file.
+    scenario: PathBuf,
+    /// The seed; the scenario's first by default.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show every event, instead of each step with what came of it.
+    #[arg(long)]
+    trace: bool,
+    /// Show the scenario itself, with everything that the seed chose written out.
+    #[arg(long)]
+    print: bool,
+}
+
+impl Replay {
+    /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
+    pub fn run(&self) -> ExitCode {
+        let scenario = match super::load(&self.scenario) {
+            Ok(scenario) => scenario,
+            Err(code) => return code,
+        };
+        let outcome = run(&scenario, self.seed.unwrap_or(scenario.seeds.start));
+        if self.print {
+            println!("{}", print(&outcome.scenario));
+        }
+        match self.trace {
+            true => print!("{}", trace::print::all(&outcome.trace)),
+            false if !self.print => print!("{}", snapshot::render(&outcome)),
+            false => {}
+        }
+        if !outcome.holds() {
+            print!("\nFAILED\n{}", super::explained(&outcome));
+        }
+        println!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash());
+        ExitCode::from(outcome.exit_code())
+    }
+}

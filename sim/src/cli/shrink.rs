@@ -1,0 +1,72 @@
+//! `sim shrink FILE --seed S -o small.kdl`: a failing scenario, made as small as it gets.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::ProgressBar;
+
+use sim::scenario::syntax::print;
+use sim::shrink::shrink;
+
+/// Makes a failing scenario smaller, as long as it fails in the same way.
+#[derive(Debug, Args)]
+pub struct Shrink {
+    /// The scenario's file.
+    scenario: PathBuf,
+    /// The seed that fails; the scenario's first by default.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where to write the result; to the terminal by default.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+impl Shrink {
+    /// Exit code 0: it is smaller. 2: the scenario is wrong, or nothing fails. 4: the result cannot be written.
+    #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+    pub fn run(&self) -> ExitCode {
+        let scenario = match super::load(&self.scenario) {
+            Ok(scenario) => scenario,
+            Err(code) => return code,
+        };
+        let began = Instant::now();
+        let bar =
+            if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let seed = self.seed.unwrap_or(scenario.seeds.start);
+        let shrunk = shrink(&scenario, seed, |tries, steps| {
+            bar.set_message(format!("{steps} steps left after {tries} tries"));
+            bar.tick();
+        });
+        bar.finish_and_clear();
+        let shrunk = match shrunk {
+            Ok(shrunk) => shrunk,
+            Err(nothing) => {
+                eprintln!("{nothing}");
+                return ExitCode::from(2);
+            }
+        };
+        eprintln!("fails with     {:>10}", shrunk.kind);
+        eprintln!("steps          {:>10} before", shrunk.before);
+        eprintln!("steps          {:>10} now", shrunk.after);
+        eprintln!("tries          {:>10}", shrunk.tries);
+        eprintln!("took           {:>10.1} s", began.elapsed().as_secs_f64());
+        let text = print(&shrunk.scenario);
+        let Some(output) = &self.output else {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        };
+        match std::fs::write(output, text) {
+            Ok(()) => {
+                eprintln!("\n  see it: cargo run -p sim -- replay {}", output.display());
+                ExitCode::SUCCESS
+            }
+            Err(e) => {
+                eprintln!("{}: {e}", output.display());
+                ExitCode::from(4)
+            }
+        }
+    }
+}

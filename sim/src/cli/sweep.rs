@@ -1,0 +1,242 @@
+//! `sim sweep`: many seeds of generators. The first failure is shown with all that is needed to act on it; at the end come
+//! the states that the runs were in, and an error where one was promised and never reached.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use sim::scenario::syntax::print;
+use sim::sometimes::State;
+use sim::suite;
+use sim::sweep::record::{Head, Line, Record};
+use sim::sweep::sums::Sums;
+use sim::sweep::{End, Generator, Plan, Ran, sweep};
+
+use super::bar::Bar;
+use super::figures;
+
+/// Runs generators with many seeds, on all cores.
+#[derive(Debug, Args)]
+pub struct Sweep {
+    /// Generators, or directories of them.
+    #[arg(default_value = "scenarios/generators")]
+    scenarios: Vec<PathBuf>,
+    /// The seeds, without the last: 0..1000.
+    #[arg(long, default_value = "0..1000", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// How many runs at the same time; one for each core by default.
+    #[arg(long, short)]
+    jobs: Option<usize>,
+    /// Begin no run after this time: 90s, 10m, 2h.
+    #[arg(long, value_parser = duration)]
+    budget: Option<Duration>,
+    /// Only the ith of n shards, from 0: those seeds that leave i when divided by n.
+    #[arg(long, default_value = "0/1", value_parser = shard)]
+    shard: (u64, u64),
+    /// Run every seed in a second process too, and compare.
+    #[arg(long)]
+    double_check: bool,
+    /// The program of the second process, in the place of this one: another build of it must come to the same.
+    #[arg(long, value_name = "PROGRAM", requires = "double_check")]
+    against: Option<PathBuf>,
+    /// Go on after a failure.
+    #[arg(long)]
+    keep_going: bool,
+    /// Write one line of JSON for each run, for `sim merge`.
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Where failing scenarios are written.
+    #[arg(long, value_name = "DIR", default_value = "target/sweep")]
+    failures: PathBuf,
+    /// The longest that a single run may take.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    patience: Duration,
+    /// States that were promised and never reached are no error: for sweeps too short to reach them.
+    #[arg(long)]
+    allow_unreached: bool,
+    /// Measure a bare turmoil simulation of the same hosts, ticks and simulated time besides, and print both speeds.
+    #[arg(long)]
+    beside_bare: bool,
+}
+
+impl Sweep {
+    /// Exit code 0: all held. 1: a promise was broken. 2: a scenario is wrong. 3: not deterministic. 4: the harness failed,
+    /// a run timed out, or a promised state was never reached.
+    pub fn run(&self) -> ExitCode {
+        let plan = match self.plan() {
+            Ok(plan) => plan,
+            Err(code) => return code,
+        };
+        match self.go(&plan) {
+            Ok(code) => ExitCode::from(code),
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::from(4)
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<Plan, ExitCode> {
+        let mut generators = Vec::new();
+        for file in self.scenarios.iter().flat_map(|path| suite::find(path)) {
+            let scenario = super::load(&file.path)?;
+            if let Some(stranger) = scenario.sometimes.iter().find(|name| State::named(name).is_none()) {
+                eprintln!("{}: no sweep knows a state {stranger:?}", file.path.display());
+                return Err(ExitCode::from(2));
+            }
+            generators.push(Generator { path: file.path, name: file.name, scenario });
+        }
+        if generators.is_empty() {
+            eprintln!("no scenario (*.kdl) there");
+            return Err(ExitCode::from(2));
+        }
+        let itself = std::env::current_exe().ok();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            generators,
+            seeds: self.seeds.clone(),
+            shard: self.shard,
+            jobs: self.jobs.unwrap_or(cores).max(1),
+            budget: self.budget,
+            patience: self.patience,
+            double_check: if self.double_check { self.against.clone().or(itself) } else { None },
+            keep_going: self.keep_going,
+        })
+    }
+
+    #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+    fn go(&self, plan: &Plan) -> io::Result<u8> {
+        let mut out = self.out.as_ref().map(File::create).transpose()?.map(BufWriter::new);
+        let head = Head::of(plan);
+        write(&mut out, &Line::Sweep(head.clone()))?;
+        let mut sums = Sums::default();
+        sums.asked(head);
+        let began = Instant::now();
+        let bar = Bar::new(plan);
+        let mut shown = BTreeSet::new();
+        let mut trouble = Ok(());
+        let end = sweep(plan, |ran| {
+            if let Some(ran) = ran {
+                let record = Record::of(plan, &ran);
+                sums.add(&record);
+                let told = write(&mut out, &Line::Run(record.clone())).and_then(|()| {
+                    let new = record.failure.as_ref().is_some_and(|f| shown.insert(f.kind.clone()));
+                    if new { self.show(plan, &ran, &bar) } else { Ok(()) }
+                });
+                if trouble.is_ok() {
+                    trouble = told;
+                }
+            }
+            bar.show(&sums, began.elapsed());
+        });
+        bar.clear();
+        trouble?;
+        if let Some(out) = &mut out {
+            out.flush()?;
+        }
+        println!("{}", figures::speed(&sums, began.elapsed(), plan.jobs));
+        if self.beside_bare {
+            println!("{}", figures::beside_bare(plan).map_err(io::Error::other)?);
+        }
+        let partial = plan.shard.1 > 1 || end == End::Failed;
+        let code = verdict(&sums, self.allow_unreached || partial);
+        Ok(match end {
+            End::Harness(why) => {
+                eprintln!("\n{why}");
+                4
+            }
+            End::Budget => {
+                println!("\nthe time was up after {} of {} runs", sums.runs(), plan.runs());
+                code
+            }
+            End::Done | End::Failed => code,
+        })
+    }
+
+    /// The first failure of its kind: in full, with the scenario in a file, and what to do next.
+    fn show(&self, plan: &Plan, ran: &Ran, bar: &Bar) -> io::Result<()> {
+        let Some(generator) = plan.generators.get(ran.generator) else { return Ok(()) };
+        let (path, seed) = (generator.path.display(), ran.seed);
+        let mut text = format!("FAILED  {} with seed {seed}\n", generator.name);
+        if let Some(difference) = &ran.differs {
+            text += &format!("\n{}\n", super::indented(&difference.to_string()));
+            text += &format!(
+                "\n  see it again: cargo run --release -p sim -- sweep {path} --seeds {seed}..{} --double-check\n",
+                seed + 1
+            );
+        }
+        if let Some(outcome) = &ran.failed {
+            let name = generator.name.rsplit("::").next().unwrap_or("scenario");
+            let file = self.failures.join(format!("{name}-{seed}.kdl"));
+            std::fs::create_dir_all(&self.failures)?;
+            std::fs::write(&file, print(&outcome.scenario))?;
+            let file = file.display();
+            text += &super::explained(outcome);
+            text += &format!("\n  the scenario, with all that the seed chose: {file}\n");
+            text += &format!(
+                "  see it again:    cargo run --release -p sim -- replay {path} --seed {seed} --trace\n"
+            );
+            text += &format!("  make it smaller: cargo run --release -p sim -- shrink {file} -o small.kdl\n");
+        }
+        bar.print(&text);
+        Ok(())
+    }
+}
+
+fn write(out: &mut Option<BufWriter<File>>, line: &Line) -> io::Result<()> {
+    let Some(out) = out else { return Ok(()) };
+    serde_json::to_writer(&mut *out, line).map_err(io::Error::other)?;
+    out.write_all(b"\n")
+}
+
+/// Prints what the runs add up to, and gives what `sim` ends with.
+pub fn verdict(sums: &Sums, allow_unreached: bool) -> u8 {
+    println!("{}", sums.table_of_states());
+    if sums.failures() > 0 {
+        println!("{}", sums.table_of_failures());
+    }
+    print!("{}", sums.summary());
+    let mut code = sums.exit_code();
+    let unreached = sums.unreached();
+    if !unreached.is_empty() && !allow_unreached {
+        println!();
+        for (generator, state) in unreached {
+            println!("{generator} promises \"{state}\", and none of its seeds reached it");
+        }
+        code = code.max(4);
+    }
+    code
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let range = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    let one = || text.parse().ok().map(|seed: u64| seed..seed.saturating_add(1));
+    let range = range.or_else(one).ok_or_else(|| "a seed, or a range without its end: 0..1000".to_owned())?;
+    if range.is_empty() { Err("there is no seed in this range".to_owned()) } else { Ok(range) }
+}
+
+fn shard(text: &str) -> Result<(u64, u64), String> {
+    let pair: Option<(u64, u64)> =
+        text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    pair.filter(|(i, n)| i < n).ok_or_else(|| "a shard of several, counted from 0: 0/4 to 3/4".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let number = number.parse::<u64>().ok().filter(|_| seconds > 0);
+    let time = number.and_then(|n| n.checked_mul(seconds)).map(Duration::from_secs);
+    time.ok_or_else(|| "a time: 90s, 10m, 2h".to_owned())
+}

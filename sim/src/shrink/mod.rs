@@ -1,0 +1,213 @@
+//! From a failing scenario to a smaller one that fails in the same way.
+//!
+//! Every candidate is executed and judged like any scenario. It is taken only where it breaks the same promise in the same
+//! way, and nothing that did not fail before fails now: a step that has become impossible, or a fault that no longer
+//! strikes, would make it another failure. The passes are repeated until none of them finds anything, so in the result no
+//! step can go, and no value can be smaller in the ways that [`values`] knows.
+//!
+//! | file | is about |
+//! | --- | --- |
+//! | `steps` | lists of steps, wherever they are nested: ranges that go, blocks that give way to what is in them |
+//! | [`values`] | one step, or the world, with less in it |
+
+mod steps;
+mod values;
+
+use std::collections::BTreeSet;
+
+use crate::outcome::{Outcome, run};
+use crate::scenario::{Scenario, Seeds};
+
+pub use steps::count;
+
+/// So many seeds are tried beside the one that failed: the smallest one reads best.
+const SEEDS: u64 = 4;
+
+/// Why there is nothing to shrink.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing fails with seed {seed}, so there is nothing to shrink")]
+pub struct NothingFails {
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What a failing scenario was made into.
+#[derive(Debug)]
+pub struct Shrunk {
+    /// The scenario, which fails as the first one did.
+    pub scenario: Scenario,
+    /// How it fails.
+    pub outcome: Outcome,
+    /// The promise and the kind that stayed the same.
+    pub kind: String,
+    /// Its steps before.
+    pub before: usize,
+    /// Its steps now.
+    pub after: usize,
+    /// How many candidates were executed.
+    pub tries: u64,
+}
+
+/// Makes a failing scenario as small as it gets; `progress` sees each candidate's number, and the steps that are left.
+pub fn shrink(
+    scenario: &Scenario,
+    seed: u64,
+    mut progress: impl FnMut(u64, usize),
+) -> Result<Shrunk, NothingFails> {
+    let outcome = run(scenario, seed);
+    let Some(first) = outcome.failures.first() else { return Err(NothingFails { seed }) };
+    let target = first.kind();
+    let allowed = outcome.failures.iter().map(crate::outcome::Failure::kind).collect();
+    let mut best = outcome.scenario.clone();
+    best.sometimes.clear();
+    let before = count(&best);
+    let mut search = Search { target, allowed, best, tries: 0, progress: &mut progress };
+    while search.round() {}
+    let Search { target, best, tries, .. } = search;
+    let scenario = titled(best, &target, scenario, seed);
+    let outcome = run(&scenario, scenario.seeds.start);
+    Ok(Shrunk { after: count(&scenario), scenario, outcome, kind: target, before, tries })
+}
+
+struct Search<'a> {
+    target: String,
+    /// What may fail besides: what failed from the beginning.
+    allowed: BTreeSet<String>,
+    best: Scenario,
+    tries: u64,
+    progress: &'a mut dyn FnMut(u64, usize),
+}
+
+impl Search<'_> {
+    /// Every pass once; whether any of them found anything.
+    fn round(&mut self) -> bool {
+        let mut smaller = self.fewer_steps();
+        smaller |= self.each(steps::without_block);
+        smaller |= self.each(values::smaller_step);
+        smaller |= self.world();
+        smaller |= self.seed();
+        smaller
+    }
+
+    /// Takes a candidate that fails in the same way.
+    fn attempt(&mut self, candidate: Scenario) -> bool {
+        if candidate == self.best {
+            return false;
+        }
+        self.tries += 1;
+        let outcome = run(&candidate, candidate.seeds.start);
+        let kinds: BTreeSet<String> = outcome.failures.iter().map(crate::outcome::Failure::kind).collect();
+        let same = kinds.contains(&self.target) && kinds.is_subset(&self.allowed);
+        if same {
+            self.best = candidate;
+        }
+        (self.progress)(self.tries, count(&self.best));
+        same
+    }
+
+    /// Ranges of steps go: first halves, then quarters, down to single steps; from the end, where what follows the failure is.
+    fn fewer_steps(&mut self) -> bool {
+        let mut smaller = false;
+        let mut list = 0;
+        while let Some(len) = steps::len_of_list(&self.best, list) {
+            let mut size = len.div_ceil(2).max(1);
+            loop {
+                let mut end = steps::len_of_list(&self.best, list).unwrap_or(0);
+                while end > 0 {
+                    let start = end.saturating_sub(size);
+                    smaller |= self.attempt(steps::without_range(&self.best, list, start..end));
+                    end = start;
+                }
+                if size == 1 {
+                    break;
+                }
+                size = size.div_ceil(2);
+            }
+            list += 1;
+        }
+        smaller
+    }
+
+    /// Each step gives way to something smaller; one that did is tried again.
+    fn each(&mut self, smaller_than: impl Fn(&Scenario, usize) -> Option<Vec<Scenario>>) -> bool {
+        let mut smaller = false;
+        let mut at = 0;
+        while let Some(candidates) = smaller_than(&self.best, at) {
+            match candidates.into_iter().any(|candidate| self.attempt(candidate)) {
+                true => smaller = true,
+                false => at += 1,
+            }
+        }
+        smaller
+    }
+
+    fn world(&mut self) -> bool {
+        let mut smaller = false;
+        let mut at = 0;
+        while let Some(candidate) = values::smaller_worlds(&self.best).get(at).cloned() {
+            match self.attempt(candidate) {
+                true => smaller = true,
+                false => at += 1,
+            }
+        }
+        smaller
+    }
+
+    fn seed(&mut self) -> bool {
+        let seed = self.best.seeds.start;
+        (0..SEEDS.min(seed)).any(|seed| {
+            let candidate = Scenario { seeds: Seeds::one(seed), ..self.best.clone() };
+            self.attempt(candidate)
+        })
+    }
+}
+
+/// A scenario says what it shows.
+fn titled(mut scenario: Scenario, kind: &str, from: &Scenario, seed: u64) -> Scenario {
+    if !from.title.starts_with(kind) {
+        scenario.title = format!("{kind}, found by: {}", from.title);
+        scenario.about =
+            vec![format!("Fails with {kind}."), format!("Shrunk from seed {seed} of \"{}\".", from.title)];
+    }
+    scenario
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::syntax::parse;
+
+    /// An expectation that cannot be met, between steps that have nothing to do with it.
+    const WRONG: &str = r#"
+        scenario "one step is wrong" seeds=9
+        broker durability=always segment-bytes=4096
+        topic orders partitions=3
+        topic others
+        repeat 3 {
+            produce others size=50 count=4
+        }
+        parallel {
+            client a { produce orders key="a" size=20; }
+            client b { produce orders key="b" size=20; }
+        }
+        produce orders partition=2 value="hello" count=5 expect-offset=7
+        crash
+        restart
+        produce others value="afterwards"
+    "#;
+
+    #[test]
+    fn what_has_nothing_to_do_with_the_failure_goes() {
+        let scenario = parse("wrong.kdl", WRONG).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 9, |_, _| ()).expect("it fails");
+        assert_eq!(shrunk.kind, "unmet expectation");
+        assert_eq!(shrunk.after, 1, "{}", crate::scenario::syntax::print(&shrunk.scenario));
+        assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
+    }
+
+    #[test]
+    fn a_scenario_that_holds_is_left_alone() {
+        let scenario = parse("right.kdl", "scenario \"nothing\"\ntopic orders\n").expect("it is a scenario");
+        assert!(shrink(&scenario, 0, |_, _| ()).is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! What the disk did, and to what the broker was doing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::life::{Doing, Life};
+use super::{State, States};
+use crate::trace::{DiskOp, Event};
+
+/// From so many segments on, lookups have a choice.
+const MANY: usize = 4;
+
+/// The disk so far.
+#[derive(Default)]
+pub(super) struct Disk {
+    logs: BTreeSet<Arc<str>>,
+    /// Segments of each partition's directory.
+    segments: BTreeMap<Arc<str>, usize>,
+    /// The log that was made last, until its first record is in it.
+    rolling: Option<Arc<str>>,
+    /// Writes to each log since its last sync.
+    unsynced: BTreeMap<Arc<str>, u32>,
+    wrote: bool,
+}
+
+impl Disk {
+    /// Whether a new segment has no record yet.
+    pub(super) fn is_rolling(&self) -> bool {
+        self.rolling.is_some()
+    }
+
+    /// Whether a log was written to since the broker started.
+    pub(super) fn wrote(&self) -> bool {
+        self.wrote
+    }
+
+    /// Something else than the disk.
+    pub(super) fn saw(&mut self, event: &Event) {
+        if matches!(event, Event::Crash { .. } | Event::NotStarted { .. }) {
+            (self.rolling, self.wrote) = (None, false);
+            self.unsynced.clear();
+        }
+    }
+
+    pub(super) fn did(&mut self, op: &DiskOp, life: &Life, states: &mut States) {
+        let serves = life.doing == Doing::Serving;
+        let is_log = op.path.ends_with(".log");
+        let failed = op.result.as_ref().err().map(String::as_str);
+        states.add_if(State::Lied, op.lies);
+        states.add_if(State::RecoveryFault, op.fault.is_some() && life.doing == Doing::Recovering);
+        if let Some(errno) = failed {
+            self.failed(op, errno, is_log, serves, states);
+        }
+        match op.op {
+            "open" if is_log && serves => self.opened(op, failed.is_none(), states),
+            "open" if is_log => _ = self.known(&op.path),
+            "write" if is_log && failed.is_none() => {
+                self.wrote = true;
+                *self.unsynced.entry(op.path.clone()).or_default() += 1;
+                if self.rolling.as_ref() == Some(&op.path) {
+                    self.rolling = None;
+                }
+            }
+            "sync" if is_log => {
+                let covered = self.unsynced.insert(op.path.clone(), 0).unwrap_or_default();
+                states.add_if(State::GroupCommit, covered > 1 && life.always && failed.is_none());
+            }
+            "set-len" if is_log && serves => states.add_if(State::CutBack, failed.is_none()),
+            "remove" if is_log && serves => states.add_if(State::Retention, failed.is_none()),
+            _ => {}
+        }
+        let short = op.op == "write" && op.result.as_ref().is_ok_and(|done| *done < op.len);
+        states.add_if(State::ShortWrite, short);
+    }
+
+    fn failed(&mut self, op: &DiskOp, errno: &str, is_log: bool, serves: bool, states: &mut States) {
+        let is = |name: &str| errno.contains(name);
+        states.add_if(State::Interrupted, is("EINTR"));
+        states.add_if(State::ReadOnly, is("EROFS"));
+        let full = is("ENOSPC") || is("EDQUOT");
+        match op.op {
+            "write" if is_log => {
+                states.add_if(State::FullAppend, full);
+                states.add_if(State::FullRoll, full && self.rolling.as_ref() == Some(&op.path));
+                states.add_if(State::WriteFailed, is("EIO"));
+            }
+            "write" => states.add_if(State::FullIndex, full && op.path.ends_with("index")),
+            "open" => {
+                let gone = is("ENOENT");
+                states.add_if(State::OpenFailed, !gone);
+                states.add_if(State::FullRoll, full && is_log && serves);
+            }
+            "read" => states.add_if(State::ReadFailed, is("EIO")),
+            "sync" => states.add_if(State::SyncFailed, !is("EINTR")),
+            "sync-dir" => states.add_if(State::DirSyncFailed, !is("EINTR")),
+            "set-len" => states.add(State::CutFailed),
+            _ => {}
+        }
+        states.add_if(State::FullRoll, full && self.rolling.is_some());
+    }
+
+    /// A log was opened while the broker serves: a segment that was not there before, unless a topic is new.
+    fn opened(&mut self, op: &DiskOp, made: bool, states: &mut States) {
+        let first = op.path.ends_with("/00000000000000000000.log");
+        if !made || !self.known(&op.path) {
+            return;
+        }
+        let directory = op.path.rsplit_once('/').map_or("", |(directory, _)| directory);
+        let count = self.segments.get(directory).copied().unwrap_or_default();
+        states.add_if(State::ManySegments, count >= MANY);
+        if !first {
+            states.add(State::Rolled);
+            self.rolling = Some(op.path.clone());
+        }
+    }
+
+    /// Remembers a log, and says whether it is new.
+    fn known(&mut self, path: &Arc<str>) -> bool {
+        let new = self.logs.insert(path.clone());
+        if new && let Some((directory, _)) = path.rsplit_once('/') {
+            *self.segments.entry(directory.into()).or_default() += 1;
+        }
+        new
+    }
+}

@@ -1,0 +1,278 @@
+//! What there is to do, and threads that do it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::again::{Difference, Other};
+use crate::outcome::{Outcome, run};
+use crate::scenario::Scenario;
+use crate::sometimes::{self, States};
+
+/// A scenario whose seeds are run.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its name, as in `generators::everyday`.
+    pub name: String,
+    /// What is in it.
+    pub scenario: Scenario,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Each of these …
+    pub generators: Vec<Generator>,
+    /// … with each of these seeds …
+    pub seeds: Range<u64>,
+    /// … of which this shard takes those that leave the first number when divided by the second.
+    pub shard: (u64, u64),
+    /// How many at the same time.
+    pub jobs: usize,
+    /// No run begins after this time.
+    pub budget: Option<Duration>,
+    /// A single run that takes longer is a failure of the harness.
+    pub patience: Duration,
+    /// The program that runs each seed a second time, where that is asked for.
+    pub double_check: Option<PathBuf>,
+    /// Whether to go on after a failure.
+    pub keep_going: bool,
+}
+
+impl Plan {
+    /// How many runs that is.
+    pub fn runs(&self) -> u64 {
+        self.seeds_of_shard().count() as u64 * self.generators.len() as u64
+    }
+
+    fn seeds_of_shard(&self) -> impl Iterator<Item = u64> + '_ {
+        let (shard, of) = self.shard;
+        self.seeds.clone().filter(move |seed| seed % of == shard)
+    }
+
+    /// The nth run: all generators take a seed before any takes the next.
+    fn nth(&self, n: u64) -> (usize, u64) {
+        let count = self.generators.len() as u64;
+        let (shard, of) = self.shard;
+        let first = self.seeds.start + (shard + of - self.seeds.start % of) % of;
+        (usize::try_from(n % count).unwrap_or(0), first + n / count * of)
+    }
+}
+
+/// What came of one run.
+#[derive(Debug)]
+pub struct Ran {
+    /// The generator's place in the plan.
+    pub generator: usize,
+    /// The seed.
+    pub seed: u64,
+    /// The hash of its trace.
+    pub hash: u64,
+    /// How much simulated time went by.
+    pub simulated_ms: u64,
+    /// How many requests clients made, the oracle's own not counted.
+    pub requests: u64,
+    /// The states that it was in.
+    pub states: States,
+    /// How long it took.
+    pub took: Duration,
+    /// The run itself, where it failed.
+    pub failed: Option<Box<Outcome>>,
+    /// How the other process came to something else, where it did.
+    pub differs: Option<Difference>,
+}
+
+/// How a sweep ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All is done.
+    Done,
+    /// The time was up.
+    Budget,
+    /// A run failed.
+    Failed,
+    /// A run did not come to its end, or the other process did not answer.
+    Harness(String),
+}
+
+/// What the threads share.
+struct Shared<'a> {
+    plan: &'a Plan,
+    next: AtomicU64,
+    stop: AtomicBool,
+    /// What each thread is at, and since when.
+    at: Vec<Mutex<Option<(usize, u64, Instant)>>>,
+}
+
+/// What a thread tells.
+enum Told {
+    Ran(Box<Ran>),
+    Broken(String),
+}
+
+/// How often the one who waits looks at the clock.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Runs them all; `each` sees each result as it comes, and `None` now and then in between.
+#[allow(clippy::disallowed_methods)] // the budget is real time; no run sees it
+pub fn sweep(plan: &Plan, mut each: impl FnMut(Option<Ran>)) -> End {
+    let began = Instant::now();
+    let shared = Shared {
+        plan,
+        next: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        at: (0..plan.jobs).map(|_| Mutex::default()).collect(),
+    };
+    let mut end = End::Done;
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::sync_channel(1024);
+        for job in 0..plan.jobs {
+            let (shared, tell) = (&shared, tell.clone());
+            scope.spawn(move || shared.work(job, &tell));
+        }
+        drop(tell);
+        loop {
+            match told.recv_timeout(TICK) {
+                Ok(Told::Ran(ran)) => {
+                    let failed = ran.failed.is_some() || ran.differs.is_some();
+                    if failed && !plan.keep_going {
+                        end = End::Failed;
+                        shared.stop.store(true, Ordering::Relaxed);
+                    }
+                    each(Some(*ran));
+                }
+                Ok(Told::Broken(why)) => {
+                    end = End::Harness(why);
+                    shared.stop.store(true, Ordering::Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    each(None);
+                    if let Some(stuck) = shared.stuck() {
+                        // A thread that hangs cannot be stopped, and a scope waits for its threads.
+                        eprintln!("{stuck}");
+                        std::process::exit(4);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let over = plan.budget.is_some_and(|budget| began.elapsed() >= budget);
+            if over && !shared.stop.swap(true, Ordering::Relaxed) {
+                end = End::Budget;
+            }
+        }
+    });
+    end
+}
+
+impl Shared<'_> {
+    /// Takes one run after the other, until there is none or somebody says stop.
+    fn work(&self, job: usize, tell: &mpsc::SyncSender<Told>) {
+        let runs = self.plan.runs();
+        let mut others: Vec<Option<Other>> = self.plan.generators.iter().map(|_| None).collect();
+        while !self.stop.load(Ordering::Relaxed) {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            if n >= runs {
+                break;
+            }
+            let (generator, seed) = self.plan.nth(n);
+            let told = match self.one(job, generator, seed, &mut others) {
+                Ok(ran) => Told::Ran(Box::new(ran)),
+                Err(why) => Told::Broken(why),
+            };
+            if tell.send(told).is_err() {
+                break;
+            }
+        }
+    }
+
+    #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+    fn one(&self, job: usize, number: usize, seed: u64, others: &mut [Option<Other>]) -> Result<Ran, String> {
+        let began = Instant::now();
+        let set = |at| *self.at[job].lock().unwrap_or_else(PoisonError::into_inner) = at;
+        set(Some((number, seed, began)));
+        let generator = &self.plan.generators[number];
+        let outcome = run(&generator.scenario, seed);
+        let hash = outcome.trace.hash();
+        let differs = match &self.plan.double_check {
+            Some(program) => check(&mut others[number], program, generator, &outcome, hash)?,
+            None => None,
+        };
+        set(None);
+        Ok(Ran {
+            generator: number,
+            seed,
+            hash,
+            simulated_ms: outcome.trace.duration(),
+            requests: super::record::requests(&outcome.trace),
+            states: sometimes::of(&outcome.trace),
+            took: began.elapsed(),
+            failed: (!outcome.holds()).then(|| Box::new(outcome)),
+            differs,
+        })
+    }
+
+    /// The run that takes longer than it may.
+    fn stuck(&self) -> Option<String> {
+        let late = self.at.iter().find_map(|at| {
+            let at = *at.lock().unwrap_or_else(PoisonError::into_inner);
+            at.filter(|(_, _, since)| since.elapsed() > self.plan.patience)
+        })?;
+        let (generator, seed, since) = late;
+        let path = self.plan.generators[generator].path.display();
+        Some(format!(
+            "seed {seed} of {path} has not come to its end after {} s\n\n  see it again: cargo run --release -p sim -- replay {path} --seed {seed}",
+            since.elapsed().as_secs()
+        ))
+    }
+}
+
+/// Runs the seed in the other process too.
+fn check(
+    other: &mut Option<Other>,
+    program: &std::path::Path,
+    generator: &Generator,
+    outcome: &Outcome,
+    hash: u64,
+) -> Result<Option<Difference>, String> {
+    let started = match other.take() {
+        Some(other) => other,
+        None => Other::start(program, &generator.path)?,
+    };
+    other.insert(started).compare(outcome, hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(seeds: Range<u64>, shard: (u64, u64)) -> Plan {
+        let generator = Generator { path: "a.kdl".into(), name: "a".into(), scenario: Scenario::default() };
+        Plan {
+            generators: vec![generator.clone(), generator],
+            seeds,
+            shard,
+            jobs: 1,
+            budget: None,
+            patience: Duration::MAX,
+            double_check: None,
+            keep_going: false,
+        }
+    }
+
+    #[test]
+    fn shards_take_each_seed_once() {
+        let mut all = Vec::new();
+        for shard in 0..3 {
+            let plan = plan(5..25, (shard, 3));
+            all.extend((0..plan.runs()).map(|n| plan.nth(n)));
+        }
+        all.sort_unstable();
+        let whole: Vec<(usize, u64)> = (0..2).flat_map(|g| (5..25).map(move |seed| (g, seed))).collect();
+        assert_eq!(all, whole);
+    }
+}
