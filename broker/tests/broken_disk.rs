@@ -1,0 +1,208 @@
+//! What a client is told when the disk fails: refused is not stored, and what nobody knows is called unknown.
+
+mod common;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use broker::Broker;
+use broker::broker::World;
+use broker::client::{Client, Options, Outcome};
+use broker::clock::SystemClock;
+use broker::disk::{Disk, DiskFile, Entry, Open, OsDisk};
+use broker::error::Code;
+use broker::net::TcpConnector;
+use broker::server::{Limits, serve};
+use broker::settings::{Durability, Settings, TopicSettings};
+use broker::work::Threads;
+use common::{keyed, ok, record, refused, values};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// The real disk, which can be told to be full, and to fail syncs.
+#[derive(Clone, Debug, Default)]
+struct Failing(Arc<Switches>);
+
+#[derive(Debug, Default)]
+struct Switches {
+    full: AtomicBool,
+    sync_fails: AtomicBool,
+}
+
+#[derive(Debug)]
+struct FailingFile(File, Arc<Switches>);
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+impl Disk for Failing {
+    type File = FailingFile;
+    type Lock = File;
+
+    fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
+        Ok(FailingFile(OsDisk.open(path, how)?, self.0.clone()))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        OsDisk.create_dir(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
+        OsDisk.list(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsDisk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        OsDisk.remove_dir(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        OsDisk.sync_dir(dir)
+    }
+
+    fn lock_dir(&self, dir: &Path) -> io::Result<File> {
+        OsDisk.lock_dir(dir)
+    }
+
+    fn boot_id(&self) -> Option<String> {
+        OsDisk.boot_id()
+    }
+}
+
+impl DiskFile for FailingFile {
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buf, position)
+    }
+
+    fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
+        if !self.1.full.load(Ordering::SeqCst) {
+            return self.0.write_at(buf, position);
+        }
+        // A disk that fills up takes a part first.
+        match buf.len() / 2 {
+            0 => Err(io::Error::from_raw_os_error(ENOSPC)),
+            half if half > 20 => self.0.write_at(&buf[..half], position),
+            _ => Err(io::Error::from_raw_os_error(ENOSPC)),
+        }
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        DiskFile::len(&self.0)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match self.1.sync_fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::from_raw_os_error(EIO)),
+            false => self.0.sync_data(),
+        }
+    }
+}
+
+struct Server {
+    disk: Failing,
+    client: Client<TcpConnector>,
+    addr: String,
+    stop: CancellationToken,
+    served: tokio::task::JoinHandle<Result<(), broker::error::Error>>,
+    _dir: tempfile::TempDir,
+}
+
+async fn server(durability: Durability) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Failing::default();
+    let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(Threads) };
+    let settings = Settings { durability, ..Settings::default() };
+    let (broker, _) = Broker::open(world, &dir.path().join("data"), settings, &|_, _, _| {}).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(serve(listener, broker, Limits::default(), stop.clone(), Arc::default()));
+    let client = Client::new(TcpConnector, &addr, Options::default());
+    ok(client.create_topic("t", &TopicSettings::with_partitions(3)).await);
+    Server { disk, client, addr, stop, served, _dir: dir }
+}
+
+#[tokio::test]
+async fn what_a_full_disk_refuses_is_told_and_not_stored() {
+    let server = server(Durability::Os).await;
+    let client = &server.client;
+    let records = |n: u32| -> Vec<_> { (0..30).map(|i| record(format!("{n}/{i}"))).collect() };
+    for outcome in client.produce_batch("t", None, &records(0)).await {
+        ok(outcome);
+    }
+    server.disk.0.full.store(true, Ordering::SeqCst);
+    for outcome in client.produce_batch("t", None, &records(1)).await {
+        assert_eq!(refused(outcome), Code::StorageFull);
+    }
+    assert_eq!(refused(client.produce("t", None, keyed("user-1", "v")).await), Code::StorageFull);
+    let mut pipeline =
+        broker::client::Connection::new(tokio::net::TcpStream::connect(&server.addr).await.unwrap(), 1 << 20);
+    for _ in 0..100 {
+        pipeline.send_produce("t", Some(2), [(None, &b"pipelined"[..])].into_iter());
+    }
+    for _ in 0..100 {
+        let outcome = pipeline.receive_produced().await.unwrap().outcomes(1).remove(0);
+        assert_eq!(refused(outcome), Code::StorageFull);
+    }
+    // What is there can be read, and when there is room it goes on.
+    let mut all = Vec::new();
+    server.disk.0.full.store(false, Ordering::SeqCst);
+    for outcome in client.produce_batch("t", None, &records(2)).await {
+        ok(outcome);
+    }
+    for partition in 0..3 {
+        all.extend(values(client, "t", partition).await);
+    }
+    all.sort_unstable();
+    let mut expected: Vec<_> = records(0).into_iter().chain(records(2)).map(|r| r.value).collect();
+    expected.sort_unstable();
+    assert_eq!(all, expected);
+    server.stop.cancel();
+    server.served.await.unwrap().unwrap();
+}
+
+/// After a sync that failed nobody knows what is on the disk: the client is told that, and later ones that the partition
+/// takes no more.
+#[tokio::test]
+async fn what_a_failed_sync_leaves_open_is_called_unknown() {
+    let server = server(Durability::Always).await;
+    ok(server.client.produce("t", Some(1), record("before")).await);
+    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
+    let mut pipeline =
+        broker::client::Connection::new(tokio::net::TcpStream::connect(&server.addr).await.unwrap(), 1 << 20);
+    for _ in 0..10 {
+        pipeline.send_produce("t", Some(1), [(None, &b"lost?"[..])].into_iter());
+    }
+    let first = pipeline.receive_produced().await.unwrap().outcomes(1).remove(0);
+    assert!(matches!(first, Outcome::Unknown(_)), "{first:?}");
+    for _ in 1..10 {
+        match pipeline.receive_produced().await.unwrap().outcomes(1).remove(0) {
+            Outcome::Unknown(_) => {}
+            other => assert_eq!(refused(other), Code::Fenced),
+        }
+    }
+    assert_eq!(refused(server.client.produce("t", Some(1), record("after")).await), Code::Fenced);
+    assert_eq!(values(&server.client, "t", 1).await, ["before"], "what is not durable is not read");
+    server.disk.0.sync_fails.store(false, Ordering::SeqCst);
+    ok(server.client.produce("t", Some(0), record("another partition")).await);
+    let partitions = ok(server.client.partitions("t").await);
+    assert!(partitions[1].fenced.is_some() && partitions[0].fenced.is_none());
+    server.stop.cancel();
+    // The stop is bounded; it is not clean, and says so.
+    let stopped = tokio::time::timeout(common::LONG, server.served).await.expect("it ends").unwrap();
+    drop(stopped);
+}
