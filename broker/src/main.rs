@@ -2,8 +2,6 @@
 
 // The command line runs on the real machine only.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
-#![allow(clippy::disallowed_methods)] // the program is the real world: it has threads and clocks
-
 mod cli;
 
 fn main() -> std::process::ExitCode {
