@@ -30,6 +30,8 @@ pub(crate) struct DataOp {
     pub(crate) change: DataChange,
     /// The file's length after it.
     pub(crate) len: u64,
+    /// Up to where the file's bytes had been synced by then, and never cut off since.
+    pub(crate) synced: u64,
 }
 
 #[derive(Clone)]
@@ -55,6 +57,8 @@ pub(crate) struct FileNode {
     pub(crate) differs: BTreeSet<u64>,
     /// Sectors that cannot be read.
     pub(crate) bad_sectors: BTreeSet<u64>,
+    /// Up to where bytes were synced, and never cut off since; where the device lies, it may not hold them all the same.
+    pub(crate) synced: u64,
     /// How many names it has.
     pub(crate) links: u32,
     /// Made, and never synced: its inode itself is pending.
@@ -73,7 +77,13 @@ impl FileNode {
 
     /// A file that was always there.
     pub(crate) fn settled(content: Content) -> FileNode {
-        FileNode { seen: content.clone(), durable: content, error_told: true, ..FileNode::default() }
+        FileNode {
+            synced: content.len(),
+            seen: content.clone(),
+            durable: content,
+            error_told: true,
+            ..FileNode::default()
+        }
     }
 
     /// Nothing is pending, and cache and medium agree.
@@ -87,15 +97,17 @@ impl FileNode {
         }
         self.seen.write(position, data);
         self.mend(position, data.len() as u64);
-        let len = self.seen.len();
         let heals = |page: u64| self.differs.contains(&page);
         if !self.differs.is_empty() && pieces(position, data.len() as u64, PAGE).any(|(page, ..)| heals(page))
         {
             self.rewrite_pages(seq, position / PAGE, (position + data.len() as u64 - 1) / PAGE);
         } else {
-            let change = DataChange::Write { position, data: data.clone() };
-            self.log.push(DataOp { seq, change, len });
+            self.push(seq, DataChange::Write { position, data: data.clone() }, self.seen.len());
         }
+    }
+
+    fn push(&mut self, seq: Seq, change: DataChange, len: u64) {
+        self.log.push(DataOp { seq, change, len, synced: self.synced });
     }
 
     /// A sector that is written whole can be read again: the device has put it elsewhere.
@@ -131,8 +143,7 @@ impl FileNode {
         let end = ((last + 1) * PAGE).min(self.seen.len());
         if start < end {
             let data = self.seen.slice(start, end - start).into();
-            let change = DataChange::Write { position: start, data };
-            self.log.push(DataOp { seq, change, len: self.seen.len() });
+            self.push(seq, DataChange::Write { position: start, data }, self.seen.len());
         }
         self.differs = self.differs.iter().copied().filter(|page| *page < first || *page > last).collect();
     }
@@ -145,11 +156,10 @@ impl FileNode {
         let reached = self.seen.len().max(if kept > 0 { position + kept as u64 } else { 0 });
         self.seen.write(position, data);
         if kept > 0 {
-            let change = DataChange::Write { position, data: data[..kept].into() };
-            self.log.push(DataOp { seq, change, len: reached });
+            self.push(seq, DataChange::Write { position, data: data[..kept].into() }, reached);
         }
         if self.seen.len() != reached {
-            self.log.push(DataOp { seq, change: DataChange::SetLen, len: self.seen.len() });
+            self.push(seq, DataChange::SetLen, self.seen.len());
         }
         let lost = (data.len() - kept) as u64;
         self.differs.extend(pieces(position + kept as u64, lost, PAGE).map(|(page, ..)| page));
@@ -158,7 +168,8 @@ impl FileNode {
     pub(crate) fn set_len(&mut self, seq: Seq, len: u64) {
         let shrinks = len < self.seen.len();
         self.seen.set_len(len);
-        self.log.push(DataOp { seq, change: DataChange::SetLen, len });
+        self.push(seq, DataChange::SetLen, len);
+        self.synced = self.synced.min(len);
         if shrinks {
             let past = len.div_ceil(PAGE);
             self.differs.split_off(&past);
@@ -200,10 +211,10 @@ impl FileNode {
             }
         }
         let durable_len = lens.last().map_or(self.durable.len(), |op| op.len);
-        if durable_len != self.seen.len() {
-            lens.push(DataOp { seq, change: DataChange::SetLen, len: self.seen.len() });
-        }
         self.log = lens;
+        if durable_len != self.seen.len() {
+            self.push(seq, DataChange::SetLen, self.seen.len());
+        }
     }
 
     /// Notes a failed writeback: each descriptor open now is told once.

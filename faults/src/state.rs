@@ -243,6 +243,7 @@ impl State {
                 file.bad_sectors.clear();
                 file.seen = content.clone();
                 file.durable = content.clone();
+                file.synced = content.len();
                 file.young = false;
             }),
             Change::SettleDir { ino } => self.settle_dir(*ino, Seq::MAX),
@@ -356,13 +357,15 @@ impl State {
     }
 
     fn sync_file(&mut self, ino: Ino) {
-        let Some(file) = self.file(ino) else { return };
+        let Some(file) = self.file_mut(ino) else { return };
         if file.log.is_empty() && !file.young {
             return;
         }
+        file.synced = file.seen.len();
+        let moves_inode = file.young || file.len_pending();
         // ext4 commits its journal when a length or the inode itself must become durable, and all that the journal
         // holds goes with it. A mere overwrite needs no commit.
-        let commits = self.profile.journals() && (file.young || file.len_pending());
+        let commits = self.profile.journals() && moves_inode;
         let dirs = if commits { PromisedDirs::All } else { PromisedDirs::None };
         self.promise(Promise { upto: self.seq, file: Some(ino), dirs });
     }

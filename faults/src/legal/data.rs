@@ -1,8 +1,8 @@
 //! Which lengths and bytes a power loss may leave of a file.
 //!
-//! Where data may come in any order, the length is any that the file had since it was last durable, and of each sector
-//! any content that it had. Where data comes before length, that holds only for bytes that were on the medium before and
-//! were never cut off; all bytes behind those are as they were at the moment that the length is from.
+//! A file is left with a length that it had since it was last durable, and each of its sectors with a content that it
+//! had. Where data comes before length, the two are bound together: a sector is no older than the length asks for, and
+//! no younger than the last moment at which its block was the file's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use rand::Rng;
 
 use crate::content::{Content, PAGE, SECTOR, ix, ix128, pieces};
 use crate::legal::{Shared, Style};
-use crate::node::{DataChange, DataOp, FileNode, Node, Seq};
+use crate::node::{DataChange, FileNode, Node, Seq};
 use crate::profile::Profile;
 
 /// A length that a file may be left with.
@@ -26,10 +26,53 @@ struct Length {
     partly: u64,
 }
 
+/// An operation that changes a sector.
+#[derive(Clone, Copy)]
+struct Touch {
+    op: usize,
+    /// Whether it puts bytes there that were never synced before: those that a length may have to wait for.
+    adds: bool,
+}
+
+/// What data must wait for, and for how long it may come.
+struct Order {
+    /// Data before length.
+    strict: bool,
+    /// The operations that cut the file off, and where.
+    cuts: Vec<(usize, u64)>,
+}
+
+impl Order {
+    fn new(file: &FileNode, profile: Profile) -> Order {
+        let cut = |(index, op): (usize, &crate::node::DataOp)| {
+            matches!(op.change, DataChange::SetLen).then_some((index, op.len))
+        };
+        Order {
+            strict: profile.data_before_length(),
+            cuts: file.log.iter().enumerate().filter_map(cut).collect(),
+        }
+    }
+
+    /// After how many operations a sector may be left, for one of its versions to go with a length.
+    fn window(&self, sector: u64, touches: &[Touch], length: Length) -> std::ops::RangeInclusive<usize> {
+        if !self.strict {
+            return 0..=usize::MAX;
+        }
+        let start = sector * SECTOR;
+        let needed = |touch: &&Touch| {
+            touch.adds && (touch.op < length.done || (touch.op == length.done && start < length.partly))
+        };
+        let first = touches.iter().filter(needed).map(|touch| touch.op + 1).max().unwrap_or(0);
+        // A block that a cut gives back is not written any more; the block that the cut goes through is.
+        let gone = |(op, len): &&(usize, u64)| *op >= length.done && start >= len.div_ceil(PAGE) * PAGE;
+        let last = self.cuts.iter().find(gone).map_or(usize::MAX, |(op, _)| *op);
+        first..=last
+    }
+}
+
 /// What may happen to one file with something pending.
 pub(crate) struct FilePlan {
-    /// Where bytes begin that follow the length instead of coming in any order.
-    ordered_from: u64,
+    order: Order,
     lengths: Vec<(Length, u128)>,
     sectors: Vec<Sector>,
     count: u128,
@@ -37,9 +80,10 @@ pub(crate) struct FilePlan {
     nodes: Vec<OnceLock<Shared>>,
 }
 
-/// A sector with writes pending, and the different contents it may have: after how many operations, and which.
+/// A sector with something pending, and the contents it has had: after how many operations, and which.
 struct Sector {
     number: u64,
+    touches: Vec<Touch>,
     versions: Vec<(usize, [u8; ix(SECTOR)])>,
 }
 
@@ -48,15 +92,15 @@ const KEPT_NODES: u128 = 4096;
 
 impl FilePlan {
     pub(crate) fn new(file: &FileNode, profile: Profile) -> FilePlan {
-        let ordered_from = ordered_from(file, profile);
-        let sectors: Vec<Sector> = touches(file, ordered_from)
+        let order = Order::new(file, profile);
+        let sectors: Vec<Sector> = touches(file)
             .into_iter()
-            .map(|(number, ops)| Sector::new(file, number, &ops, ordered_from))
-            .filter(|sector| sector.versions.len() > 1)
+            .map(|(number, touches)| Sector::new(file, number, touches))
+            .filter(|sector| order.strict || sector.versions.len() > 1)
             .collect();
-        let mut plan = FilePlan { ordered_from, lengths: Vec::new(), sectors, count: 0, nodes: Vec::new() };
-        for length in lengths(file, ordered_from) {
-            let ways = plan.visible(length.len).map(|(_, versions)| versions.len() as u128);
+        let mut plan = FilePlan { order, lengths: Vec::new(), sectors, count: 0, nodes: Vec::new() };
+        for length in lengths(file, plan.order.strict) {
+            let ways = plan.visible(length).map(|(_, versions)| versions.len() as u128);
             let ways = ways.fold(1, u128::saturating_mul);
             plan.lengths.push((length, ways));
             plan.count = plan.count.saturating_add(ways);
@@ -72,13 +116,14 @@ impl FilePlan {
     }
 
     /// The sectors of which something is seen below a length, and after how many operations each may be seen.
-    fn visible(&self, len: u64) -> impl Iterator<Item = (u64, Vec<usize>)> + '_ {
-        let below = self.sectors.partition_point(|sector| sector.number * SECTOR < len);
+    fn visible(&self, length: Length) -> impl Iterator<Item = (u64, Vec<usize>)> + '_ {
+        let below = self.sectors.partition_point(|sector| sector.number * SECTOR < length.len);
         self.sectors[..below].iter().map(move |sector| {
-            let seen = ix(SECTOR.min(len - sector.number * SECTOR));
+            let seen = ix(SECTOR.min(length.len - sector.number * SECTOR));
+            let window = self.order.window(sector.number, &sector.touches, length);
             let mut distinct: Vec<&(usize, [u8; ix(SECTOR)])> = Vec::new();
-            for version in &sector.versions {
-                if seen == ix(SECTOR) || !distinct.iter().any(|known| known.1[..seen] == version.1[..seen]) {
+            for version in sector.versions.iter().filter(|(done, _)| window.contains(done)) {
+                if !distinct.iter().any(|known| known.1[..seen] == version.1[..seen]) {
                     distinct.push(version);
                 }
             }
@@ -111,161 +156,133 @@ impl FilePlan {
             index -= ways;
         }
         let mut done = BTreeMap::new();
-        for (sector, versions) in self.visible(chosen.len) {
+        for (sector, versions) in self.visible(chosen) {
             let ways = versions.len() as u128;
             done.insert(sector, versions[ix128(index % ways)]);
             index /= ways;
         }
-        build(file, self.ordered_from, chosen, |sector| done.get(&sector).copied().unwrap_or(0))
+        build(file, chosen.len, |sector| done.get(&sector).copied().unwrap_or(0))
     }
 }
 
 impl Sector {
-    fn new(file: &FileNode, number: u64, ops: &[usize], ordered_from: u64) -> Sector {
+    fn new(file: &FileNode, number: u64, touches: Vec<Touch>) -> Sector {
         let start = number * SECTOR;
         let mut bytes = [0; ix(SECTOR)];
         file.durable.read(&mut bytes, start);
-        let free = ix(ordered_from.saturating_sub(start).min(SECTOR));
-        bytes[free..].fill(0);
         let mut versions = vec![(0, bytes)];
-        for &op in ops {
-            match &file.log[op].change {
+        for touch in &touches {
+            let op = &file.log[touch.op];
+            match &op.change {
                 DataChange::Write { position, data } => {
                     let from = start.max(*position);
-                    let to = (start + free as u64).min(position + data.len() as u64);
-                    if from < to {
-                        bytes[ix(from - start)..ix(to - start)]
-                            .copy_from_slice(&data[ix(from - position)..ix(to - position)]);
-                    }
+                    let to = (start + SECTOR).min(position + data.len() as u64);
+                    bytes[ix(from - start)..ix(to - start)]
+                        .copy_from_slice(&data[ix(from - position)..ix(to - position)]);
                 }
-                DataChange::SetLen => {
-                    let from = ix(file.log[op].len.saturating_sub(start).min(free as u64));
-                    bytes[from..free].fill(0);
-                }
+                DataChange::SetLen => bytes[ix(op.len.saturating_sub(start).min(SECTOR))..].fill(0),
             }
-            if versions.iter().all(|(_, known)| *known != bytes) {
-                versions.push((op + 1, bytes));
+            if versions.last().is_none_or(|(_, known)| *known != bytes) || touch.adds {
+                versions.push((touch.op + 1, bytes));
             }
         }
-        Sector { number, versions }
+        Sector { number, touches, versions }
     }
 }
 
-/// Up to where sectors come in any order.
-fn ordered_from(file: &FileNode, profile: Profile) -> u64 {
-    if !profile.data_before_length() {
-        return u64::MAX;
-    }
-    let cut = |op: &DataOp| matches!(op.change, DataChange::SetLen).then_some(op.len);
-    file.log.iter().filter_map(cut).fold(file.durable.len(), u64::min)
-}
-
-/// Which operations change each sector, among the bytes that come in any order.
-fn touches(file: &FileNode, ordered_from: u64) -> BTreeMap<u64, Vec<usize>> {
-    let mut touches: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (index, op) in file.log.iter().enumerate() {
-        match &op.change {
+/// Which operations change each sector.
+fn touches(file: &FileNode) -> BTreeMap<u64, Vec<Touch>> {
+    let mut touches: BTreeMap<u64, Vec<Touch>> = BTreeMap::new();
+    for (op, pending) in file.log.iter().enumerate() {
+        match &pending.change {
             DataChange::Write { position, data } => {
-                let to = (position + data.len() as u64).min(ordered_from);
-                for (sector, ..) in pieces(*position, to.saturating_sub(*position), SECTOR) {
-                    touches.entry(sector).or_default().push(index);
+                for (sector, start, piece) in pieces(*position, data.len() as u64, SECTOR) {
+                    let adds = sector * SECTOR + start + piece > pending.synced;
+                    touches.entry(sector).or_default().push(Touch { op, adds });
                 }
             }
-            DataChange::SetLen if op.len < ordered_from => {
+            DataChange::SetLen => {
                 // A cut changes what was stored behind it, and nothing where there is a hole.
-                let mut cut: BTreeSet<u64> =
-                    touches.range(op.len / SECTOR..).map(|(sector, _)| *sector).collect();
-                cut.extend(file.durable.stored_from(op.len).map(|(sector, ..)| sector));
-                cut.into_iter().for_each(|sector| touches.entry(sector).or_default().push(index));
+                let behind = touches.range(pending.len / SECTOR..).map(|(sector, _)| *sector);
+                let mut cut: BTreeSet<u64> = behind.collect();
+                cut.extend(file.durable.stored_from(pending.len).map(|(sector, ..)| sector));
+                cut.into_iter()
+                    .for_each(|sector| touches.entry(sector).or_default().push(Touch { op, adds: true }));
             }
-            DataChange::SetLen => {}
         }
     }
     touches
 }
 
-/// The lengths that a file may be left with. Where bytes follow the length, a moment at which only they changed counts.
-fn lengths(file: &FileNode, ordered_from: u64) -> Vec<Length> {
+/// The lengths that a file may be left with; the moment counts only where data must have come by then.
+fn lengths(file: &FileNode, moments_count: bool) -> Vec<Length> {
     let mut before = file.durable.len();
     let mut lengths = vec![Length { len: before, seq: 0, done: 0, partly: 0 }];
     for (index, op) in file.log.iter().enumerate() {
-        let mut bytes_move = false;
         if let DataChange::Write { position, data } = &op.change {
             let end = position + data.len() as u64;
-            bytes_move = end > ordered_from;
             let mut page = (before.max(*position) / PAGE + 1) * PAGE;
             while page < end {
                 lengths.push(Length { len: page, seq: op.seq, done: index, partly: page });
                 page += PAGE;
             }
         }
-        if op.len != before || bytes_move {
+        if op.len != before {
             lengths.push(Length { len: op.len, seq: op.seq, done: index + 1, partly: 0 });
         }
         before = op.len;
     }
-    if ordered_from == u64::MAX {
-        // Nothing but the number counts.
+    if !moments_count {
         let mut known = BTreeSet::new();
         lengths.retain(|length| known.insert(length.len));
     }
     lengths
 }
 
-/// What the medium holds: of each sector, the first so many operations; the bytes that follow the length, as of then.
-fn build(file: &FileNode, ordered_from: u64, length: Length, done: impl Fn(u64) -> usize) -> Content {
+/// What the medium holds: of each sector, the first so many operations.
+fn build(file: &FileNode, len: u64, done: impl Fn(u64) -> usize) -> Content {
     let mut content = file.durable.clone();
     for (index, op) in file.log.iter().enumerate() {
         match &op.change {
             DataChange::Write { position, data } => {
-                let end = position + data.len() as u64;
-                let free_end = end.min(ordered_from);
-                if *position < free_end {
-                    for (sector, start, piece) in pieces(*position, free_end - position, SECTOR) {
-                        if done(sector) > index {
-                            let at = sector * SECTOR + start;
-                            content.write(at, &data[ix(at - position)..ix(at - position + piece)]);
-                        }
+                for (sector, start, piece) in pieces(*position, data.len() as u64, SECTOR) {
+                    if done(sector) > index {
+                        let at = sector * SECTOR + start;
+                        content.write(at, &data[ix(at - position)..ix(at - position + piece)]);
                     }
                 }
-                let known_end = match index {
-                    _ if index < length.done => end,
-                    _ if index == length.done => end.min(length.partly),
-                    _ => 0,
-                };
-                let from = ordered_from.max(*position);
-                if from < known_end {
-                    content.write(from, &data[ix(from - position)..ix(known_end - position)]);
-                }
             }
-            DataChange::SetLen if ordered_from == u64::MAX => {
+            DataChange::SetLen => {
                 let behind: Vec<_> =
                     content.stored_from(op.len).filter(|(sector, ..)| done(*sector) > index).collect();
                 for (sector, start, piece) in behind {
                     content.zero(sector * SECTOR + start, piece);
                 }
             }
-            DataChange::SetLen if index < length.done => content.set_len(op.len),
-            DataChange::SetLen => {}
         }
     }
-    content.set_len(length.len);
+    content.set_len(len);
     content
 }
 
 /// One choice at random.
 pub(crate) fn draw(file: &FileNode, profile: Profile, style: Style, rng: &mut impl Rng) -> Content {
-    let ordered_from = ordered_from(file, profile);
-    let lengths = lengths(file, ordered_from);
+    let order = Order::new(file, profile);
+    let lengths = lengths(file, order.strict);
     let since: Vec<Seq> = lengths.iter().map(|length| length.seq).collect();
     let length = lengths[style.pick(&since, rng)];
     let mut done = BTreeMap::new();
-    for (sector, ops) in touches(file, ordered_from) {
-        let since: Vec<Seq> = std::iter::once(0).chain(ops.iter().map(|op| file.log[*op].seq)).collect();
-        let picked = style.pick(&since, rng);
-        done.insert(sector, if picked == 0 { 0 } else { ops[picked - 1] + 1 });
+    for (sector, touches) in touches(file) {
+        let window = order.window(sector, &touches, length);
+        let versions: Vec<usize> = std::iter::once(0)
+            .chain(touches.iter().map(|touch| touch.op + 1))
+            .filter(|done| window.contains(done))
+            .collect();
+        let since: Vec<Seq> =
+            versions.iter().map(|done| done.checked_sub(1).map_or(0, |op| file.log[op].seq)).collect();
+        done.insert(sector, versions[style.pick(&since, rng)]);
     }
-    build(file, ordered_from, length, |sector| done.get(&sector).copied().unwrap_or(0))
+    build(file, length.len, |sector| done.get(&sector).copied().unwrap_or(0))
 }
 
 /// A file with this on the medium and nothing pending; sectors that cannot be read stay so.
