@@ -145,13 +145,13 @@ fn visit(history: &History, each: &mut impl FnMut(&Images) -> usize) -> usize {
 }
 
 /// As many images of a prefix as this; a sample where there are more.
-const LIMIT: u128 = 64;
+const LIMIT: u64 = 64;
 
 fn some(images: &Images, mut each: impl FnMut(faults::Image)) -> usize {
-    if images.count() <= LIMIT {
+    if images.count() <= LIMIT.into() {
         images.all().map(&mut each).count()
     } else {
-        (0..LIMIT as u64).map(|seed| each(images.draw(seed))).count()
+        (0..LIMIT).map(|seed| each(images.draw(seed))).count()
     }
 }
 
