@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · error · settings · report · stats · files
-//! log       record → batch → index → scan → segment → session → recovery → partition → retention → topic → broker
+//! log       record → batch → index → scan → segment → session → recovery → partition → retention → topic → opening → broker
 //! service   wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -22,6 +22,7 @@ pub mod files;
 pub mod index;
 pub mod metrics;
 pub mod net;
+mod opening;
 pub mod partition;
 pub mod record;
 pub mod recovery;

@@ -13,24 +13,26 @@
 //! for each partition, one thing after another, so that the failure of a sync cannot be told to one and hidden from
 //! another. The task exists only while there is something to do.
 
+mod chores;
+mod state;
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use state::State;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::batch::Batch;
 use crate::clock::Clock;
-use crate::disk::{self, Disk, DiskFile, Open};
+use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::index::ENTRY_BYTES;
 use crate::recovery::Recovered;
-use crate::segment::{self, Active, AppendFailed, Read, Sealed, TimeLookup, View};
-use crate::session::{self, Closed, SyncedTo};
+use crate::segment::{self, Active, AppendFailed, Read, TimeLookup, View};
+use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
 use crate::units::{Offset, Position, Timestamp};
@@ -106,49 +108,6 @@ struct Shared<D: Disk> {
     more: Notify,
 }
 
-#[derive(Debug)]
-pub(crate) struct State<D: Disk> {
-    pub(crate) sealed: Vec<Sealed>,
-    pub(crate) active: Option<Active<D::File>>,
-    /// The log end offset: of what is written, durable or not.
-    pub(crate) end: Offset,
-    /// The log start offset.
-    pub(crate) start: Offset,
-    /// Up to where the log is known to be synced.
-    durable: Offset,
-    fenced: Option<String>,
-    closing: bool,
-    /// Whether the background task exists.
-    busy: bool,
-    roll: Roll,
-    sync_wanted: bool,
-    /// Whether a timer for the next interval sync runs.
-    timer: bool,
-    /// Counts rolls that ended, one way or the other; with the error of the last one that failed.
-    rolls_ended: u64,
-    roll_failed: Option<(u64, Error)>,
-    /// Where the last read ended, for the reader that goes on from there.
-    read_to: Option<(Offset, Position)>,
-    /// Whether every sealed segment's indexes are complete and synced.
-    indexes_in_order: bool,
-    /// For retention: when each sealed segment was first seen by this process, by base offset.
-    pub(crate) seen: std::collections::BTreeMap<Offset, Instant>,
-}
-
-/// Whether the active segment is to be followed by another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Roll {
-    No,
-    Wanted,
-    UnderWay,
-}
-
-/// What the background task does next.
-enum Chore<F> {
-    Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
-    Sync { handles: segment::Handles<F>, to: Offset, mark: SyncedTo },
-}
-
 /// What became of an attempt to append.
 enum Attempt {
     Done(Appended),
@@ -159,25 +118,7 @@ enum Attempt {
 impl<D: Disk> Partition<D> {
     /// A partition as recovery left it.
     pub(crate) fn new(config: Config<D>, recovered: Recovered<D::File>) -> Self {
-        let Recovered { sealed, active, end, durable, report } = recovered;
-        let state = State {
-            start: report.start,
-            sealed,
-            active,
-            end,
-            durable,
-            fenced: report.fenced,
-            closing: false,
-            busy: false,
-            roll: Roll::No,
-            sync_wanted: false,
-            timer: false,
-            rolls_ended: 0,
-            roll_failed: None,
-            read_to: None,
-            indexes_in_order: true,
-            seen: std::collections::BTreeMap::new(),
-        };
+        let state = State::new(recovered);
         let (settled, more) = (Notify::new(), Notify::new());
         Self(Arc::new(Shared { config, state: Mutex::new(state), settled, more }))
     }
@@ -519,168 +460,6 @@ impl<D: Disk> Partition<D> {
             settled.await;
         }
     }
-
-    fn wake_all(&self) {
-        self.0.settled.notify_waiters();
-        self.0.more.notify_waiters();
-    }
-
-    fn start_timer(&self, state: &mut State<D>, after: Duration) {
-        if !state.timer {
-            state.timer = true;
-            let partition = self.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(after).await;
-                let mut state = partition.lock();
-                state.timer = false;
-                state.sync_wanted = true;
-                partition.look_after(state);
-            });
-        }
-    }
-
-    /// Asks for a roll even where the segment is not full; waits until it has ended.
-    pub(crate) async fn roll(&self) -> Result<(), Error> {
-        let ended = {
-            let mut state = self.lock();
-            state.writable(self.name())?;
-            if state.active.as_ref().is_some_and(|a| a.end == a.base) {
-                return Ok(());
-            }
-            state.want_roll();
-            let ended = state.rolls_ended;
-            self.look_after(state);
-            ended
-        };
-        self.rolled(ended).await
-    }
-
-    /// Starts the background task where there is something to do and it does not exist.
-    fn look_after(&self, mut state: MutexGuard<'_, State<D>>) {
-        if !state.busy && state.has_chores() {
-            state.busy = true;
-            drop(state);
-            tokio::spawn(self.clone().chores());
-        }
-    }
-
-    async fn chores(self) {
-        loop {
-            let chore = {
-                let mut state = self.lock();
-                let chore = state.next_chore();
-                if chore.is_none() {
-                    state.busy = false;
-                }
-                chore
-            };
-            match chore {
-                Some(Chore::Roll { from, base, old }) => self.do_roll(from, base, old).await,
-                Some(Chore::Sync { handles, to, mark }) => self.do_sync(handles, to, mark).await,
-                None => return self.wake_all(),
-            }
-            self.wake_all();
-        }
-    }
-
-    /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
-    async fn do_sync(&self, handles: segment::Handles<D::File>, to: Offset, mark: SyncedTo) {
-        let config = self.0.config.clone();
-        let started = Instant::now();
-        let result = off_thread(&*config.work.clone(), move || {
-            handles.sync_log()?;
-            if matches!(config.durability, Durability::Interval(_)) {
-                // Evidence for recovery; without it, recovery assumes less.
-                let _ = session::write_synced(&config.disk, &config.dir, mark);
-            }
-            Ok(())
-        })
-        .await;
-        let mut state = self.lock();
-        match result {
-            Ok(()) if state.fenced.is_none() => {
-                self.0.config.stats.synced(started.elapsed());
-                state.durable = state.durable.max(to);
-            }
-            Ok(()) => {}
-            Err(e) => self.sync_failed(state, mark.segment, &e),
-        }
-    }
-
-    fn sync_failed(&self, mut state: MutexGuard<'_, State<D>>, base: Offset, error: &io::Error) {
-        let config = &self.0.config;
-        config.stats.syncs_failed.add(1);
-        state.fence(format!("a sync of its log failed: {error}"));
-        drop(state);
-        mark_unsynced(&config.disk, &config.dir, base);
-    }
-
-    /// Seals the active segment and makes the next one. On failure the old one stays, and the next append tries again.
-    async fn do_roll(&self, from: Option<segment::Handles<D::File>>, base: Offset, old: Option<Offset>) {
-        let config = self.0.config.clone();
-        let started = Instant::now();
-        let rolled = off_thread(&*config.work.clone(), move || roll(&config, from, base)).await;
-        let mut state = self.lock();
-        state.roll = Roll::No;
-        state.rolls_ended += 1;
-        let n = state.rolls_ended;
-        match rolled {
-            Ok(rolled) if state.fenced.is_none() => {
-                self.0.config.stats.rolls.add(1);
-                self.0.config.stats.synced(started.elapsed());
-                state.indexes_in_order &= rolled.indexes_synced;
-                if let Some(old) = state.active.replace(rolled.active) {
-                    let sealed = old.as_sealed();
-                    state.sealed.push(sealed);
-                }
-                state.durable = base;
-            }
-            Ok(_) => {}
-            Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
-            Err(RollFailed::Create(path, e)) => {
-                state.roll_failed = Some((n, Error::Storage { path, source: e.into() }));
-            }
-            Err(RollFailed::SyncDir(e)) => {
-                state.fence(format!("a sync of its directory failed: {e}"));
-            }
-        }
-    }
-}
-
-struct Rolled<F> {
-    active: Active<F>,
-    indexes_synced: bool,
-}
-
-enum RollFailed {
-    Sync(io::Error),
-    Create(PathBuf, io::Error),
-    SyncDir(io::Error),
-}
-
-/// The old segment is durable before the new one's name is; the new one's name is before anything in it is acknowledged.
-fn roll<D: Disk>(
-    config: &Config<D>,
-    from: Option<segment::Handles<D::File>>,
-    base: Offset,
-) -> Result<Rolled<D::File>, RollFailed> {
-    let mut indexes_synced = true;
-    if let Some(old) = from {
-        old.sync_log().map_err(RollFailed::Sync)?;
-        indexes_synced = old.sync_indexes();
-    }
-    let path = || files::segment_path(&config.dir, base, Kind::Log);
-    let active = segment::create(&config.disk, &config.dir, base, config.index_interval)
-        .map_err(|e| RollFailed::Create(path(), e))?;
-    disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
-    Ok(Rolled { active, indexes_synced })
-}
-
-/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk.
-fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
-    if disk.open(&files::unsynced_path(dir, base), Open::Create).is_ok() {
-        let _ = disk::sync_dir(disk, dir);
-    }
 }
 
 /// Runs a job through the work seam and gives its result.
@@ -693,83 +472,4 @@ pub(crate) async fn off_thread<T: Send + 'static>(
     work.run(Box::new(move || *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(job()))).await;
     let value = result.lock().unwrap_or_else(|e| e.into_inner()).take();
     value.expect("the work seam runs every job to its end")
-}
-
-impl<D: Disk> State<D> {
-    fn writable(&self, name: &str) -> Result<(), Error> {
-        match &self.fenced {
-            Some(reason) => Err(Error::Fenced { partition: name.into(), reason: reason.clone() }),
-            None if self.closing => Err(Error::ShuttingDown),
-            None => Ok(()),
-        }
-    }
-
-    /// The first reason counts; the others follow from it.
-    fn fence(&mut self, reason: String) {
-        self.fenced.get_or_insert(reason);
-    }
-
-    fn needs_roll(&self, segment_bytes: u64) -> bool {
-        self.roll != Roll::No || self.active.as_ref().is_none_or(|a| a.position.get() >= segment_bytes)
-    }
-
-    fn want_roll(&mut self) {
-        if self.roll == Roll::No {
-            self.roll = Roll::Wanted;
-        }
-    }
-
-    fn committed(&self, name: &str, end: Offset) -> Result<bool, Error> {
-        match &self.fenced {
-            _ if self.durable >= end => Ok(true),
-            Some(reason) => Err(Error::OutcomeUnknown { partition: name.into(), reason: reason.clone() }),
-            None => Ok(false),
-        }
-    }
-
-    fn readable_end(&self, durability: Durability) -> Offset {
-        if durability == Durability::Always { self.durable } else { self.end }
-    }
-
-    fn range(&self, durability: Durability) -> Range {
-        Range { start: self.start, end: self.readable_end(durability) }
-    }
-
-    fn has_chores(&self) -> bool {
-        self.fenced.is_none() && (self.roll == Roll::Wanted || self.sync_wanted)
-    }
-
-    fn next_chore(&mut self) -> Option<Chore<D::File>> {
-        if !self.has_chores() {
-            return None;
-        }
-        if self.roll == Roll::Wanted {
-            self.roll = Roll::UnderWay;
-            if let Some(active) = &mut self.active {
-                // What cannot be written now is missing from the sealed segment, and `sync_indexes` says so.
-                let _ = active.index.flush();
-                let _ = active.time_index.flush();
-            }
-            self.sync_wanted = false;
-            let from = self.active.as_ref().map(Active::handles);
-            return Some(Chore::Roll { from, base: self.end, old: self.active.as_ref().map(|a| a.base) });
-        }
-        self.sync_wanted = false;
-        let active = self.active.as_ref()?;
-        let mark = SyncedTo { segment: active.base, bytes: active.position };
-        Some(Chore::Sync { handles: active.handles(), to: self.end, mark })
-    }
-
-    /// What a clean stop records; `None` where the index files are not what they should be.
-    fn closed(&self, config: &Config<D>) -> Option<Closed> {
-        let segments: Vec<Sealed> =
-            self.sealed.iter().copied().chain(self.active.as_ref().map(Active::as_sealed)).collect();
-        let complete = |sealed: &Sealed, kind| {
-            let file = config.disk.open(&files::segment_path(&config.dir, sealed.base, kind), Open::Read);
-            let len = file.and_then(|f| f.len()).ok();
-            len == Some(sealed.entries * ENTRY_BYTES as u64)
-        };
-        let in_order = segments.iter().all(|s| complete(s, Kind::Index) && complete(s, Kind::TimeIndex));
-        in_order.then_some(Closed { index_interval: config.index_interval, segments })
-    }
 }

@@ -105,6 +105,7 @@ fn a_file_comes_back_byte_for_byte_through_a_kill() {
     let (half, rest) = file.split_at(file.len() / 2);
     stdin.write_all(half).unwrap();
     server.kill();
+    #[allow(clippy::disallowed_methods)] // a test's own thread, not the broker's
     let feeder = std::thread::spawn({
         let rest = rest.to_vec();
         move || stdin.write_all(&rest).unwrap()

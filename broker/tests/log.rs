@@ -206,7 +206,8 @@ async fn damage_is_named_served_around_and_never_cut() {
 
 #[tokio::test]
 async fn a_broken_index_changes_no_answer_and_is_mended_at_the_next_start() {
-    let surgeries: [(&str, fn(&Path)); 7] = [
+    type Surgery = (&'static str, fn(&Path));
+    let surgeries: [Surgery; 7] = [
         ("deleted", |p| fs::remove_file(p).unwrap()),
         ("emptied", |p| fs::write(p, []).unwrap()),
         ("zero-padded", |p| fs::write(p, [fs::read(p).unwrap(), vec![0; 40]].concat()).unwrap()),

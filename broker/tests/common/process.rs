@@ -100,6 +100,7 @@ pub fn run(addr: &str, args: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
     // A command may end before it has read everything.
+    #[allow(clippy::disallowed_methods)] // a test's own thread, not the broker's
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feeder.join().expect("the feeder does not panic");

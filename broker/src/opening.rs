@@ -1,0 +1,269 @@
+//! Opening a data directory: take it, see what the last run left, recover every partition, note that a run has begun.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::clock::Clock;
+use crate::disk::{self, Disk};
+use crate::files;
+use crate::partition::{Config, Partition};
+use crate::recovery::{self, Instructions, Recovered};
+use crate::report::{PartitionReport, Report};
+use crate::session::{self, LastRun};
+use crate::settings::{Settings, TopicSettings};
+use crate::stats::Stats;
+use crate::topic::{self, Topic};
+use crate::units::Offset;
+use crate::work::{Job, Work};
+
+/// The world that a broker lives in: its seams.
+#[derive(Clone, Debug)]
+pub struct World<D> {
+    /// Files.
+    pub disk: D,
+    /// Wall-clock time.
+    pub clock: Arc<dyn Clock>,
+    /// Threads.
+    pub work: Arc<dyn Work>,
+}
+
+/// Told about each partition as its recovery is done, from whatever thread did it: `(done, of, what was found)`.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize, &PartitionReport) + Sync);
+
+/// Why a data directory cannot be opened at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("{}: another process has this data directory; stop it, or choose another with --data", .0.display())]
+    InUse(PathBuf),
+    /// The directory cannot be made or listed.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A setting is out of its range.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// Takes the data directory, making it first where it is missing.
+pub(crate) fn lock<D: Disk>(disk: &D, data: &Path) -> Result<D::Lock, OpenError> {
+    let io = |source| OpenError::Io { path: data.to_owned(), source };
+    let locked = match disk.lock_dir(data) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            create_all(disk, data).map_err(io)?;
+            disk.lock_dir(data)
+        }
+        locked => locked,
+    };
+    locked.map_err(|e| match e.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse(data.to_owned()),
+        _ => io(e),
+    })
+}
+
+/// Makes a directory and those above it, durably.
+fn create_all<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = match disk.create_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            create_all(disk, parent)?;
+            disk.create_dir(dir)
+        }
+        made => made,
+    };
+    match made {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => disk::sync_dir(disk, parent),
+    }
+}
+
+/// Opening a data directory, once it is locked.
+pub(crate) struct Opening<'a, D> {
+    pub world: &'a World<D>,
+    pub data: &'a Path,
+    pub settings: &'a Settings,
+    pub stats: Arc<Stats>,
+}
+
+/// A data directory that was opened.
+pub(crate) struct Opened<D: Disk> {
+    /// Its topics, by name.
+    pub topics: BTreeMap<String, Topic<D>>,
+    /// What was found and done.
+    pub report: Report,
+    /// Why nothing can be written, where that is so.
+    pub read_only: Option<String>,
+}
+
+/// A partition, and what its recovery found.
+type Served<D> = (Partition<D>, PartitionReport);
+
+/// A partition that has to be recovered.
+struct Task<'a> {
+    topic: &'a str,
+    number: u32,
+    settings: &'a TopicSettings,
+}
+
+/// What the directories say: topics with what they were made with.
+type Listed = BTreeMap<String, TopicSettings>;
+
+impl<D: Disk> Opening<'_, D> {
+    /// Recovers everything. Where the file system cannot be written, every partition is fenced, and serves reads.
+    pub fn run(&self, progress: Progress<'_>) -> io::Result<Opened<D>> {
+        let disk = &self.world.disk;
+        let last = LastRun::read(disk, self.data)?;
+        let mut report = Report { clean: last.clean.is_some(), ..Report::default() };
+        let revoked = if last.clean_file { session::revoke_clean(disk, self.data) } else { Ok(()) };
+        let read_only =
+            revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
+        let listed = self.list(&mut report, read_only.is_some())?;
+        let tasks: Vec<Task<'_>> = listed
+            .iter()
+            .flat_map(|(topic, settings)| (0..settings.partitions).map(move |n| (topic, n, settings)))
+            .map(|(topic, number, settings)| Task { topic, number, settings })
+            .collect();
+        let opened = self.recover_all(&tasks, &last, read_only.is_some(), progress);
+        let mut opened = opened.into_iter();
+        let mut topics = BTreeMap::new();
+        for (name, settings) in &listed {
+            let (partitions, reports): (Vec<_>, Vec<_>) =
+                opened.by_ref().take(settings.partitions as usize).unzip();
+            report.partitions.extend(reports);
+            topics.insert(name.clone(), Topic::new(name.clone(), settings.clone(), partitions));
+        }
+        // Only now: until every partition is recovered, what is known of the last run must stay known.
+        if read_only.is_none()
+            && let Err(e) = session::write_running(disk, self.data, self.settings.durability)
+        {
+            report.notes.push(format!("the start could not be noted: {e}"));
+        }
+        Ok(Opened { topics, report, read_only })
+    }
+
+    /// Whether the file system says that it is read-only. Nothing is changed by asking: the name stays free.
+    fn refuses_writes(&self) -> Option<io::Error> {
+        let probe = self.data.join("~probe");
+        let answer = self.world.disk.remove_file(&probe).err()?;
+        (answer.kind() == io::ErrorKind::ReadOnlyFilesystem).then_some(answer)
+    }
+
+    /// The topics in the data directory. Half-made and half-deleted ones are removed.
+    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
+        let mut listed = Listed::new();
+        for entry in self.world.disk.list(self.data)? {
+            let path = self.data.join(&entry.name);
+            let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].iter().any(|s| entry.name.ends_with(s));
+            let ours = ["clean", "was-clean", "running"].contains(&entry.name.as_str());
+            if leftover && entry.is_dir && !read_only {
+                let done = topic::purge(&self.world.disk, &path);
+                let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
+                report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
+            } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
+                match self.topic_settings(&path)? {
+                    Some(settings) => drop(listed.insert(entry.name, settings)),
+                    None => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
+                }
+            } else if entry.is_dir || !(ours || entry.name.ends_with(files::TMP_SUFFIX)) {
+                report.notes.push(format!("{}: not ours: left alone", entry.name));
+            }
+        }
+        Ok(listed)
+    }
+
+    /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
+    fn topic_settings(&self, dir: &Path) -> io::Result<Option<TopicSettings>> {
+        let disk = &self.world.disk;
+        let entries = match disk.list(dir) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+            entries => entries?,
+        };
+        if let Some(settings) = topic::read_settings(disk, dir)? {
+            return Ok(Some(settings));
+        }
+        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| e.name.parse::<u32>().ok());
+        let count = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map(|n| n + 1);
+        Ok(count.map(TopicSettings::with_partitions))
+    }
+
+    fn recover_all(
+        &self,
+        tasks: &[Task<'_>],
+        last: &LastRun,
+        read_only: bool,
+        progress: Progress<'_>,
+    ) -> Vec<Served<D>> {
+        let slots: Vec<Mutex<Option<Served<D>>>> = tasks.iter().map(|_| Mutex::default()).collect();
+        let done = AtomicUsize::new(0);
+        let jobs = tasks.iter().zip(&slots).map(|(task, slot)| -> Job<'_> {
+            let done = &done;
+            Box::new(move || {
+                let opened = self.partition(task.topic, task.number, task.settings, Some((last, read_only)));
+                let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+                progress(count, tasks.len(), &opened.1);
+                *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(opened);
+            })
+        });
+        self.world.work.run_all(jobs.collect(), self.settings.recovery_threads);
+        let opened = slots.into_iter().map(|slot| slot.into_inner().unwrap_or_else(|e| e.into_inner()));
+        opened.map(|slot| slot.expect("the work seam runs every job")).collect()
+    }
+
+    /// Opens one partition; one that cannot be opened is fenced with the reason. `last`: none for a partition that was
+    /// made just now.
+    pub fn partition(
+        &self,
+        topic: &str,
+        number: u32,
+        settings: &TopicSettings,
+        last: Option<(&LastRun, bool)>,
+    ) -> Served<D> {
+        let config = Config {
+            name: format!("{topic}/{number}"),
+            dir: self.data.join(topic).join(number.to_string()),
+            disk: self.world.disk.clone(),
+            clock: self.world.clock.clone(),
+            work: self.world.work.clone(),
+            stats: self.stats.clone(),
+            durability: self.settings.durability,
+            segment_bytes: self.settings.segment_bytes,
+            index_interval: self.settings.index_interval,
+            retention_bytes: settings.retention_bytes.or(self.settings.retention_bytes),
+            retention_age: settings.retention_age.or(self.settings.retention_age),
+        };
+        let evidence = match last {
+            Some((last, _)) => last.evidence(&self.world.disk, &config.name),
+            // Made just now, durably.
+            None => session::Evidence::Clean(session::Closed::default()),
+        };
+        let told = Instructions {
+            dir: &config.dir,
+            index_interval: config.index_interval,
+            durability: config.durability,
+            evidence: &evidence,
+            read_only: last.is_some_and(|(_, read_only)| read_only),
+        };
+        let mut recovered = recovery::recover(&self.world.disk, told).unwrap_or_else(|e| Recovered {
+            sealed: Vec::new(),
+            active: None,
+            end: Offset::ZERO,
+            durable: Offset::ZERO,
+            report: PartitionReport {
+                fenced: Some(format!("it cannot be opened: {e}")),
+                ..Default::default()
+            },
+        });
+        recovered.report.topic = topic.to_owned();
+        recovered.report.partition = number;
+        let report = recovered.report.clone();
+        (Partition::new(config, recovered), report)
+    }
+}

@@ -1,0 +1,196 @@
+//! A partition's background task: it syncs, it rolls, one thing after another, and ends when there is nothing to do.
+//!
+//! The kernel tells the failure of a sync once for each open file. If two syncs of one file were under way, one could be
+//! told of the other's failure, and the other believe that all is well: so there is only ever one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::state::{Roll, State};
+use super::{Config, Partition, off_thread};
+use crate::disk::{self, Disk, Open};
+use crate::error::Error;
+use crate::files::{self, Kind};
+use crate::segment::{self, Active};
+use crate::session::{self, SyncedTo};
+use crate::settings::Durability;
+use crate::units::Offset;
+
+/// What the background task does next.
+pub(super) enum Chore<F> {
+    Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
+    Sync { handles: segment::Handles<F>, to: Offset, mark: SyncedTo },
+}
+
+impl<D: Disk> Partition<D> {
+    pub(super) fn wake_all(&self) {
+        self.0.settled.notify_waiters();
+        self.0.more.notify_waiters();
+    }
+
+    pub(super) fn start_timer(&self, state: &mut State<D>, after: Duration) {
+        if !state.timer {
+            state.timer = true;
+            let partition = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(after).await;
+                let mut state = partition.lock();
+                state.timer = false;
+                state.sync_wanted = true;
+                partition.look_after(state);
+            });
+        }
+    }
+
+    /// Asks for a roll even where the segment is not full; waits until it has ended.
+    pub(crate) async fn roll(&self) -> Result<(), Error> {
+        let ended = {
+            let mut state = self.lock();
+            state.writable(self.name())?;
+            if state.active.as_ref().is_some_and(|a| a.end == a.base) {
+                return Ok(());
+            }
+            state.want_roll();
+            let ended = state.rolls_ended;
+            self.look_after(state);
+            ended
+        };
+        self.rolled(ended).await
+    }
+
+    /// Starts the background task where there is something to do and it does not exist.
+    pub(super) fn look_after(&self, mut state: MutexGuard<'_, State<D>>) {
+        if !state.busy && state.has_chores() {
+            state.busy = true;
+            drop(state);
+            tokio::spawn(self.clone().chores());
+        }
+    }
+
+    pub(super) async fn chores(self) {
+        loop {
+            let chore = {
+                let mut state = self.lock();
+                let chore = state.next_chore();
+                if chore.is_none() {
+                    state.busy = false;
+                }
+                chore
+            };
+            match chore {
+                Some(Chore::Roll { from, base, old }) => self.do_roll(from, base, old).await,
+                Some(Chore::Sync { handles, to, mark }) => self.do_sync(handles, to, mark).await,
+                None => return self.wake_all(),
+            }
+            self.wake_all();
+        }
+    }
+
+    /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
+    pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, to: Offset, mark: SyncedTo) {
+        let config = self.0.config.clone();
+        let started = Instant::now();
+        let result = off_thread(&*config.work.clone(), move || {
+            handles.sync_log()?;
+            if matches!(config.durability, Durability::Interval(_)) {
+                // Evidence for recovery; without it, recovery assumes less.
+                let _ = session::write_synced(&config.disk, &config.dir, mark);
+            }
+            Ok(())
+        })
+        .await;
+        let mut state = self.lock();
+        match result {
+            Ok(()) if state.fenced.is_none() => {
+                self.0.config.stats.synced(started.elapsed());
+                state.durable = state.durable.max(to);
+            }
+            Ok(()) => {}
+            Err(e) => self.sync_failed(state, mark.segment, &e),
+        }
+    }
+
+    pub(super) fn sync_failed(&self, mut state: MutexGuard<'_, State<D>>, base: Offset, error: &io::Error) {
+        let config = &self.0.config;
+        config.stats.syncs_failed.add(1);
+        state.fence(format!("a sync of its log failed: {error}"));
+        drop(state);
+        mark_unsynced(&config.disk, &config.dir, base);
+    }
+
+    /// Seals the active segment and makes the next one. On failure the old one stays, and the next append tries again.
+    pub(super) async fn do_roll(
+        &self,
+        from: Option<segment::Handles<D::File>>,
+        base: Offset,
+        old: Option<Offset>,
+    ) {
+        let config = self.0.config.clone();
+        let started = Instant::now();
+        let rolled = off_thread(&*config.work.clone(), move || roll(&config, from, base)).await;
+        let mut state = self.lock();
+        state.roll = Roll::No;
+        state.rolls_ended += 1;
+        let n = state.rolls_ended;
+        match rolled {
+            Ok(rolled) if state.fenced.is_none() => {
+                self.0.config.stats.rolls.add(1);
+                self.0.config.stats.synced(started.elapsed());
+                state.indexes_in_order &= rolled.indexes_synced;
+                if let Some(old) = state.active.replace(rolled.active) {
+                    let sealed = old.as_sealed();
+                    state.sealed.push(sealed);
+                }
+                state.durable = base;
+            }
+            Ok(_) => {}
+            Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
+            Err(RollFailed::Create(path, e)) => {
+                state.roll_failed = Some((n, Error::Storage { path, source: e.into() }));
+            }
+            Err(RollFailed::SyncDir(e)) => {
+                state.fence(format!("a sync of its directory failed: {e}"));
+            }
+        }
+    }
+}
+
+struct Rolled<F> {
+    active: Active<F>,
+    indexes_synced: bool,
+}
+
+enum RollFailed {
+    Sync(io::Error),
+    Create(PathBuf, io::Error),
+    SyncDir(io::Error),
+}
+
+/// The old segment is durable before the new one's name is; the new one's name is before anything in it is acknowledged.
+fn roll<D: Disk>(
+    config: &Config<D>,
+    from: Option<segment::Handles<D::File>>,
+    base: Offset,
+) -> Result<Rolled<D::File>, RollFailed> {
+    let mut indexes_synced = true;
+    if let Some(old) = from {
+        old.sync_log().map_err(RollFailed::Sync)?;
+        indexes_synced = old.sync_indexes();
+    }
+    let path = || files::segment_path(&config.dir, base, Kind::Log);
+    let active = segment::create(&config.disk, &config.dir, base, config.index_interval)
+        .map_err(|e| RollFailed::Create(path(), e))?;
+    disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
+    Ok(Rolled { active, indexes_synced })
+}
+
+/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk.
+fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
+    if disk.open(&files::unsynced_path(dir, base), Open::Create).is_ok() {
+        let _ = disk::sync_dir(disk, dir);
+    }
+}

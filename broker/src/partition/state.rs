@@ -1,0 +1,156 @@
+//! What a partition's lock protects, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::chores::Chore;
+use super::{Config, Range};
+use crate::disk::{Disk, DiskFile, Open};
+use crate::error::Error;
+use crate::files::{self, Kind};
+use crate::index::ENTRY_BYTES;
+use crate::recovery::Recovered;
+use crate::segment::{Active, Sealed};
+use crate::session::{Closed, SyncedTo};
+use crate::settings::Durability;
+use crate::units::{Offset, Position};
+
+#[derive(Debug)]
+pub(crate) struct State<D: Disk> {
+    pub(crate) sealed: Vec<Sealed>,
+    pub(crate) active: Option<Active<D::File>>,
+    /// The log end offset: of what is written, durable or not.
+    pub(crate) end: Offset,
+    /// The log start offset.
+    pub(crate) start: Offset,
+    /// Up to where the log is known to be synced.
+    pub(super) durable: Offset,
+    pub(super) fenced: Option<String>,
+    pub(super) closing: bool,
+    /// Whether the background task exists.
+    pub(super) busy: bool,
+    pub(super) roll: Roll,
+    pub(super) sync_wanted: bool,
+    /// Whether a timer for the next interval sync runs.
+    pub(super) timer: bool,
+    /// Counts rolls that ended, one way or the other; with the error of the last one that failed.
+    pub(super) rolls_ended: u64,
+    pub(super) roll_failed: Option<(u64, Error)>,
+    /// Where the last read ended, for the reader that goes on from there.
+    pub(super) read_to: Option<(Offset, Position)>,
+    /// Whether every sealed segment's indexes are complete and synced.
+    pub(super) indexes_in_order: bool,
+    /// For retention: when each sealed segment was first seen by this process, by base offset.
+    pub(crate) seen: BTreeMap<Offset, Instant>,
+}
+
+/// Whether the active segment is to be followed by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Roll {
+    No,
+    Wanted,
+    UnderWay,
+}
+
+impl<D: Disk> State<D> {
+    /// As recovery left it.
+    pub(super) fn new(recovered: Recovered<D::File>) -> Self {
+        let Recovered { sealed, active, end, durable, report } = recovered;
+        Self {
+            start: report.start,
+            sealed,
+            active,
+            end,
+            durable,
+            fenced: report.fenced,
+            closing: false,
+            busy: false,
+            roll: Roll::No,
+            sync_wanted: false,
+            timer: false,
+            rolls_ended: 0,
+            roll_failed: None,
+            read_to: None,
+            indexes_in_order: true,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn writable(&self, name: &str) -> Result<(), Error> {
+        match &self.fenced {
+            Some(reason) => Err(Error::Fenced { partition: name.into(), reason: reason.clone() }),
+            None if self.closing => Err(Error::ShuttingDown),
+            None => Ok(()),
+        }
+    }
+
+    /// The first reason counts; the others follow from it.
+    pub(super) fn fence(&mut self, reason: String) {
+        self.fenced.get_or_insert(reason);
+    }
+
+    pub(super) fn needs_roll(&self, segment_bytes: u64) -> bool {
+        self.roll != Roll::No || self.active.as_ref().is_none_or(|a| a.position.get() >= segment_bytes)
+    }
+
+    pub(super) fn want_roll(&mut self) {
+        if self.roll == Roll::No {
+            self.roll = Roll::Wanted;
+        }
+    }
+
+    pub(super) fn committed(&self, name: &str, end: Offset) -> Result<bool, Error> {
+        match &self.fenced {
+            _ if self.durable >= end => Ok(true),
+            Some(reason) => Err(Error::OutcomeUnknown { partition: name.into(), reason: reason.clone() }),
+            None => Ok(false),
+        }
+    }
+
+    pub(super) fn readable_end(&self, durability: Durability) -> Offset {
+        if durability == Durability::Always { self.durable } else { self.end }
+    }
+
+    pub(super) fn range(&self, durability: Durability) -> Range {
+        Range { start: self.start, end: self.readable_end(durability) }
+    }
+
+    pub(super) fn has_chores(&self) -> bool {
+        self.fenced.is_none() && (self.roll == Roll::Wanted || self.sync_wanted)
+    }
+
+    pub(super) fn next_chore(&mut self) -> Option<Chore<D::File>> {
+        if !self.has_chores() {
+            return None;
+        }
+        if self.roll == Roll::Wanted {
+            self.roll = Roll::UnderWay;
+            if let Some(active) = &mut self.active {
+                // What cannot be written now is missing from the sealed segment, and `sync_indexes` says so.
+                let _ = active.index.flush();
+                let _ = active.time_index.flush();
+            }
+            self.sync_wanted = false;
+            let from = self.active.as_ref().map(Active::handles);
+            return Some(Chore::Roll { from, base: self.end, old: self.active.as_ref().map(|a| a.base) });
+        }
+        self.sync_wanted = false;
+        let active = self.active.as_ref()?;
+        let mark = SyncedTo { segment: active.base, bytes: active.position };
+        Some(Chore::Sync { handles: active.handles(), to: self.end, mark })
+    }
+
+    /// What a clean stop records; `None` where the index files are not what they should be.
+    pub(super) fn closed(&self, config: &Config<D>) -> Option<Closed> {
+        let segments: Vec<Sealed> =
+            self.sealed.iter().copied().chain(self.active.as_ref().map(Active::as_sealed)).collect();
+        let complete = |sealed: &Sealed, kind| {
+            let file = config.disk.open(&files::segment_path(&config.dir, sealed.base, kind), Open::Read);
+            let len = file.and_then(|f| f.len()).ok();
+            len == Some(sealed.entries * ENTRY_BYTES as u64)
+        };
+        let in_order = segments.iter().all(|s| complete(s, Kind::Index) && complete(s, Kind::TimeIndex));
+        in_order.then_some(Closed { index_interval: config.index_interval, segments })
+    }
+}
