@@ -46,7 +46,7 @@
 //! | [`Strict`](Profile::Strict) | each pending entry by itself: anything it pointed to since it was durable | any length it had, and of each sector any content it had, independently |
 //! | [`Ordered`](Profile::Ordered) | a prefix of the operations on names, a rename whole or not at all | a length it had, and no sector older than that length asks for |
 //! | [`Writeback`](Profile::Writeback) | as `Ordered` | as `Strict` |
-//! | [`Lying`](Profile::Lying) | as `Ordered`, with the last few syncs (3, or [`Config::lies`]) as if they had not been made | likewise |
+//! | [`Lying`](Profile::Lying) | as `Ordered`, with the last few syncs (3, or [`lies`](field@Config::lies)) as if they had not been made | likewise |
 //!
 //! Files are independent of each other under every profile, unless something was synced. In detail:
 //!
