@@ -38,14 +38,12 @@ pub fn parse(name: &str, text: &str) -> Result<Scenario, Mistakes> {
     let scenario = match text.parse::<KdlDocument>() {
         Ok(document) => read(&document, text, &mut mistakes),
         Err(error) => {
-            mistakes = hints::of_syntax(text, &error);
+            let (broken, rest) = hints::of_syntax(text, &error);
             // The lines that can be read are looked at all the same, to show all mistakes at once.
-            if let Ok(document) = hints::without_broken_lines(text, &error).parse::<KdlDocument>() {
-                let mut others = Vec::new();
-                read(&document, text, &mut others);
-                mistakes
-                    .extend(others.into_iter().filter(|other| !hints::on_broken_line(text, &error, other)));
+            if let Ok(document) = rest.parse::<KdlDocument>() {
+                read(&document, text, &mut mistakes);
             }
+            mistakes.extend(broken);
             Scenario::default()
         }
     };
@@ -62,7 +60,8 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
     for node in nodes {
         scenario.steps.extend(steps::read(node, mistakes));
     }
-    if !head.seen.contains(&"scenario") && !document.nodes().iter().any(|n| n.name().value() == "scenario") {
+    if !head.seen.contains(&"scenario") && !text.lines().any(|line| line.trim_start().starts_with("scenario"))
+    {
         let span = document.nodes().first().map_or((0, 0).into(), |node| node.name().span());
         mistakes.push(Mistake {
             span,

@@ -1,40 +1,56 @@
-//! What the format's own parser says about a file it cannot read is often far from the cause. Look at the line, and
-//! say what is probably meant.
+//! What is wrong with a file that is not even KDL, and how to read the rest of it all the same.
 
-use kdl::{KdlDiagnostic, KdlError};
+use kdl::KdlError;
+use miette::SourceSpan;
 
 use super::mistakes::Mistake;
+use super::scan::{Repair, scan};
 
-/// The mistakes of a file that is no KDL.
-pub fn of_syntax(text: &str, error: &KdlError) -> Vec<Mistake> {
-    error.diagnostics.iter().map(|diagnostic| of_one(text, diagnostic)).collect()
+/// The mistakes of a file that is no KDL, and the file with what is broken left out, every other byte in its place.
+pub fn of_syntax(text: &str, error: &KdlError) -> (Vec<Mistake>, String) {
+    let broken = scan(text);
+    if broken.is_empty() {
+        let mistakes: Vec<Mistake> = error.diagnostics.iter().map(|d| in_parsers_words(text, d)).collect();
+        let repairs = mistakes.iter().map(|mistake| Repair::Line(mistake.span.offset())).collect::<Vec<_>>();
+        let rest = repaired(text, repairs.into_iter());
+        return (mistakes, rest);
+    }
+    let rest = repaired(text, broken.iter().map(|broken| broken.repair));
+    (broken.into_iter().map(|broken| broken.mistake).collect(), rest)
 }
 
-fn of_one(text: &str, diagnostic: &KdlDiagnostic) -> Mistake {
+/// What the format's parser says, shown on the last line that it looked at.
+fn in_parsers_words(text: &str, diagnostic: &kdl::KdlDiagnostic) -> Mistake {
+    let end = (diagnostic.span.offset() + diagnostic.span.len()).min(text.len());
+    let looked = text.get(..end).unwrap_or(text).trim_end();
+    let start = looked.rfind('\n').map_or(0, |i| i + 1).max(diagnostic.span.offset().min(looked.len()));
     Mistake {
-        span: diagnostic.span,
+        span: SourceSpan::new(start.into(), looked.len() - start),
         message: diagnostic.message.clone().unwrap_or_else(|| "this cannot be read".to_owned()),
-        label: diagnostic.label.clone().unwrap_or_else(|| "here".to_owned()),
-        help: diagnostic.help.clone().or_else(|| Some(format!("{}", text.len()))),
+        label: "near this".to_owned(),
+        help: diagnostic.help.clone(),
     }
 }
 
-/// The text with the lines of its mistakes blanked out, so that every other byte stays where it was.
-pub fn without_broken_lines(text: &str, error: &KdlError) -> String {
+fn repaired(text: &str, repairs: impl Iterator<Item = Repair>) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    for diagnostic in &error.diagnostics {
-        let (start, end) = line_around(text, diagnostic.span.offset());
-        bytes[start..end].fill(b' ');
+    let mut close = 0;
+    for repair in repairs {
+        match repair {
+            Repair::Line(offset) => {
+                let (start, end) = line_around(text, offset);
+                bytes[start..end].fill(b' ');
+            }
+            Repair::Byte(at, byte) => {
+                if let Some(old) = bytes.get_mut(at) {
+                    *old = byte;
+                }
+            }
+            Repair::Close => close += 1,
+        }
     }
+    bytes.extend(std::iter::repeat_n(b'}', close));
     String::from_utf8(bytes).unwrap_or_default()
-}
-
-/// Whether a mistake lies on a line that cannot be read anyway.
-pub fn on_broken_line(text: &str, error: &KdlError, mistake: &Mistake) -> bool {
-    error.diagnostics.iter().any(|diagnostic| {
-        let (start, end) = line_around(text, diagnostic.span.offset());
-        (start..=end).contains(&mistake.span.offset())
-    })
 }
 
 /// Where the line of a byte begins and ends, without its line break.

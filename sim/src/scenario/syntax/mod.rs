@@ -12,6 +12,7 @@ mod mistakes;
 mod random;
 mod reader;
 mod requests;
+mod scan;
 mod steps;
 mod surgeries;
 mod time;

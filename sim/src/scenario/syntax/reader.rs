@@ -301,6 +301,14 @@ impl Fields for Reader<'_> {
                 name.is_some_and(|n| names.contains(&n) && (e.name().is_some() || self.flags.contains(&n)))
             })
             .collect();
+        // A property given twice is reported as that.
+        let name = |entry: &KdlEntry| entry.name().map(|name| name.value().to_owned());
+        let given: Vec<&KdlEntry> = (0..given.len())
+            .filter(|i| {
+                name(given[*i]).is_none() || given[..*i].iter().all(|other| name(other) != name(given[*i]))
+            })
+            .map(|i| given[i])
+            .collect();
         let word = self.node.name().value();
         if given.len() < least {
             self.incomplete = Some(self.mistakes.len());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{Mistakes, parse, print};
-use crate::scenario::{Scenario, arbitrary};
+use crate::scenario::{Capacity, Scenario, arbitrary};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
@@ -78,4 +78,127 @@ fn the_nearest_word_is_offered() {
         assert!(found.starts_with(line), "{found}\n{line}");
         assert_eq!(text, underlined, "{line}");
     }
+}
+
+#[test]
+fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
+    for (body, line, underlined) in [
+        ("produce orders key=", "t.kdl:2:16: `key=` has no value", "key="),
+        ("produce orders key= value=\"x\"", "t.kdl:2:16: `key=` has no value", "key="),
+        ("produce orders key=\"a", "t.kdl:2:20: the text that begins here has no closing quote", "\"a"),
+        ("repeat 3\n  crash\n}", "t.kdl:2:1: `repeat` has no `{`; end the line with `{`", "repeat"),
+        ("repeat 3 {\n  crash\n", "t.kdl:2:10: this `{` is never closed", "{"),
+        ("crash\n}", "t.kdl:3:1: there is no `{` for this `}`; remove it", "}"),
+        ("repeat 3 { crash } restart", "t.kdl:2:18: something follows a `}` on its line", "}"),
+        ("advance 5s", "t.kdl:2:9: `5s` must be in quotes; write `\"5s\"`", "5s"),
+        ("disk capacity=64KiB", "t.kdl:2:15: `64KiB` must be in quotes", "64KiB"),
+        (
+            "clock at=2024-01-01T00:00:00Z",
+            "t.kdl:2:10: `2024-01-01T00:00:00Z` must be in quotes",
+            "2024-01-01T00:00:00Z",
+        ),
+        ("dump orders/0/x.log", "t.kdl:2:6: `orders/0/x.log` must be in quotes", "orders/0/x.log"),
+        (
+            "disk read-only=true",
+            "t.kdl:2:16: `true` must be in quotes, if it is a text; for a choice, write `yes` or `no`",
+            "true",
+        ),
+        ("disk read-only=#yes", "t.kdl:2:16: there is no `#yes`; write `yes` or `no`", "#yes"),
+        ("produce orders key:\"a\"", "t.kdl:2:16: `key:\"a\"` is not a property; write `key=`", "key:\"a\""),
+        ("produce orders key=\"a\"value=\"b\"", "t.kdl:2:20: there is no space after this text", "\"a\""),
+        ("produce orders key=\"\\q\"", "t.kdl:2:21: `\\q` means nothing in a text", "\\q"),
+        ("produce (orders)", "t.kdl:2:9: parentheses mean nothing here", "(orders)"),
+        ("net fail-rate=1.", "t.kdl:2:15: `1.` must be in quotes", "1."),
+    ] {
+        let (found, text) = mistake(body);
+        assert!(found.starts_with(line), "{found}\n{line}");
+        assert_eq!(text, underlined, "{line}");
+    }
+}
+
+#[test]
+fn what_is_missing_or_too_much_is_said() {
+    for (body, line, underlined) in [
+        ("produce", "t.kdl:2:1: `produce` needs a topic", "produce"),
+        (
+            "produce orders key=\"a\" key=\"b\"",
+            "t.kdl:2:24: `key` is given twice; keep one of them",
+            "key=\"b\"",
+        ),
+        (
+            "produce orders value=\"a\" size=3",
+            "t.kdl:2:26: `produce` says two things at once; keep one of value, value-hex, size",
+            "size=3",
+        ),
+        ("corrupt \"a.log\"", "t.kdl:2:1: `corrupt` needs `at=`", "corrupt"),
+        ("corrupt \"a.log\" at=0 xor=0x100", "t.kdl:2:22: `xor` cannot be `256`", "xor=0x100"),
+        ("fault write \"*.log\"", "t.kdl:2:1: `fault` does not say enough", "fault"),
+        ("fault write \"*.log\" full crash", "t.kdl:2:26: `fault` says two things at once", "crash"),
+        ("fault write \"*.log\" full keep=all", "t.kdl:2:1: `keep=` belongs to `power-loss`", "fault"),
+        (
+            "produce orders count=0",
+            "t.kdl:2:16: `count` cannot be `0`; expected a whole number, 1 or more",
+            "count=0",
+        ),
+        ("repeat 3", "t.kdl:2:1: `repeat` needs a block", "repeat 3"),
+        ("crash { }", "t.kdl:2:1: `crash` takes no block", "crash"),
+        ("crash now", "t.kdl:2:7: `crash` does not know what to do with `now`", "now"),
+        ("parallel { crash; }", "t.kdl:2:12: `crash` stands in `parallel`, outside of a client", "crash"),
+        ("pipeline { crash; }", "t.kdl:2:1: `crash` cannot stand in a pipeline", "pipeline"),
+        ("crash\nbroker durability=os", "t.kdl:3:1: `broker` belongs to the head of the file", "broker"),
+        ("broker durability=os\nbroker durability=os", "t.kdl:3:1: `broker` is given twice", "broker"),
+        (
+            "draw disk profile=\"strict | weird\"",
+            "t.kdl:2:11: `profile` cannot be `weird`",
+            "profile=\"strict | weird\"",
+        ),
+        (
+            "random steps=3 { weights prodce=1; }",
+            "t.kdl:2:26: there is no move `prodce`; did you mean `produce`?",
+            "prodce=1",
+        ),
+    ] {
+        let (found, text) = mistake(body);
+        assert!(found.starts_with(line), "{found}\n{line}");
+        assert_eq!(text, underlined, "{line}");
+    }
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_shown_at_once() {
+    let lines =
+        mistakes("prodce orders\nadvance 5s\nrepeat 2\n  crsh\n}\nproduce orders valeu=\"x\"\n").lines();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(places, ["t.kdl:2:1", "t.kdl:3:9", "t.kdl:4:1", "t.kdl:5:3", "t.kdl:7:16"], "{lines:#?}");
+}
+
+#[test]
+fn a_mistake_is_shown_in_its_line_with_the_text_underlined() {
+    let shown = format!("{:?}", miette::Report::new(mistakes("produce orders valeu=\"x\"")));
+    for part in ["t.kdl:2:16", "produce orders valeu=\"x\"", "unknown property", "did you mean `value`?"] {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+}
+
+#[test]
+fn a_file_needs_a_title() {
+    let lines = parse("t.kdl", "crash\n").expect_err("no title").lines();
+    assert_eq!(
+        lines,
+        ["t.kdl:1:1: the scenario has no title; begin with a line `scenario \"what it shows\"`"]
+    );
+    assert!(parse("t.kdl", "").is_err());
+}
+
+#[test]
+fn the_comment_at_the_head_says_what_it_is_about() {
+    let scenario = parse("t.kdl", "// One.\n//\n// Two.\n\n// not this\nscenario \"t\"\n").expect("it reads");
+    assert_eq!(scenario.about, ["One.", "", "Two."]);
+}
+
+#[test]
+fn a_second_line_of_the_world_before_the_first_step_is_a_step() {
+    let scenario = read("disk capacity=9\ndisk capacity=8\n");
+    assert_eq!(scenario.disk.capacity, Some(Capacity::Bytes(9)));
+    assert_eq!(scenario.steps.len(), 1);
 }
