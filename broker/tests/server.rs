@@ -338,3 +338,64 @@ async fn no_answer_in_time_leaves_the_outcome_unknown() {
     }
     tokio::time::timeout(LONG, accepted).await.expect("each call had a connection of its own").unwrap();
 }
+
+/// Fails to accept a few times, as where file descriptors have run out.
+struct Flaky(tokio::net::TcpListener, u32);
+
+impl broker::net::Listener for Flaky {
+    type Stream = tokio::net::TcpStream;
+
+    async fn accept(&mut self) -> std::io::Result<(Self::Stream, std::net::SocketAddr)> {
+        if self.1 > 0 {
+            self.1 -= 1;
+            return Err(std::io::Error::from_raw_os_error(24));
+        }
+        self.0.accept().await
+    }
+
+    fn local_addr(&self) -> std::io::Result<std::net::SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+#[tokio::test]
+async fn accepting_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = open(dir.path(), Settings::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let metrics = std::sync::Arc::new(broker::metrics::Metrics::new());
+    let flaky = Flaky(listener, 3);
+    let served =
+        tokio::spawn(broker::server::serve(flaky, broker, Limits::default(), stop.clone(), metrics.clone()));
+    assert_eq!(ok(Client::new(TcpConnector, addr, Options::default()).topics().await), []);
+    assert_eq!(metrics.accept_errors.get(), 3);
+    stop.cancel();
+    served.await.unwrap().unwrap();
+}
+
+/// Where long requests have taken all room, one more waits for it; short ones do not, and nothing is lost.
+#[tokio::test]
+async fn long_requests_share_a_bounded_room() {
+    let limits = Limits { frame_bytes: 400_000, buffer_bytes: 400_000, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    let long = "x".repeat(300_000);
+    let frame = framed(produce("t", &[&long]));
+    let mut holder = server.connect().await;
+    holder.send(&frame[..100]).await;
+    // Now that the holder's room is taken for sure, the second waits for it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut waiter = server.connect().await;
+    waiter.send(&frame).await;
+    for _ in 0..10 {
+        ok(server.client().produce("t", None, record("short")).await);
+    }
+    let early = tokio::time::timeout(Duration::from_millis(50), waiter.answer()).await;
+    assert!(early.is_err(), "there is no room for it yet");
+    holder.send(&frame[100..]).await;
+    assert_eq!(base(holder.answer().await), 10);
+    assert_eq!(base(waiter.answer().await), 11);
+    server.stop().await;
+}

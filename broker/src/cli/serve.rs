@@ -180,12 +180,23 @@ pub fn run(args: Args) -> Result<(), Stop> {
         .without_time()
         .init();
     let limits = args.limits()?;
+    raise_open_files();
     let (broker, report) = open(&args)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(serve_until_signal(args, broker, limits, Arc::new(metrics)))
+}
+
+/// Connections and segments are open files, and the usual limit of 1024 is meant for programs that know no better.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("the limit of open files stays as it is: {e}");
+    }
 }
 
 fn open(args: &Args) -> Result<(Broker<OsDisk>, Report), Stop> {
@@ -270,16 +281,17 @@ async fn serve_until_signal(
     limits: Limits,
     metrics: Arc<Metrics>,
 ) -> Result<(), Stop> {
-    let bind = async |addr: &str, flag: &str| {
-        let hint = "is another server running there?";
-        let bound = TcpListener::bind(addr).await;
-        bound.map_err(|e| format!("cannot listen on {addr}: {e}\n  {hint} {flag} chooses another address"))
+    let (listener, metrics_listener) = match listen(&args).await {
+        Ok(listeners) => listeners,
+        Err(why) => {
+            // So that the next start need not read the logs.
+            let _ = broker.close().await;
+            return Err(why.into());
+        }
     };
-    let listener = bind(&args.listen, "--listen").await?;
     let addr = listener.local_addr().map_err(|e| e.to_string())?;
     let stop = CancellationToken::new();
-    if let Some(addr) = &args.metrics {
-        let listener = bind(addr, "--metrics").await?;
+    if let Some(listener) = metrics_listener {
         let addr = listener.local_addr().map_err(|e| e.to_string())?;
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/health");
         tokio::spawn(broker::metrics::http::serve(listener, broker.clone(), metrics.clone()));
@@ -295,6 +307,20 @@ async fn serve_until_signal(
         .map_err(|e| format!("the stop is not clean: {e}"))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where clients connect to, and where metrics are asked for.
+async fn listen(args: &Args) -> Result<(TcpListener, Option<TcpListener>), String> {
+    let bind = async |addr: &str, flag: &str| {
+        let bound = TcpListener::bind(addr).await;
+        bound.map_err(|e| format!("cannot listen on {addr}: {e}\n  {flag} chooses another address"))
+    };
+    let listener = bind(&args.listen, "--listen").await?;
+    let metrics = match &args.metrics {
+        Some(addr) => Some(bind(addr, "--metrics").await?),
+        None => None,
+    };
+    Ok((listener, metrics))
 }
 
 /// The first signal stops; the second ends the process.
