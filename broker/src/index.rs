@@ -123,6 +123,11 @@ impl<F: DiskFile> Writer<F> {
         Self { path, file: Arc::new(file), len, pending: Vec::new() }
     }
 
+    /// Has all of `pending` to write, in the place of what is in the file.
+    pub fn waiting(path: PathBuf, file: F, pending: Vec<u8>) -> Self {
+        Self { path, file: Arc::new(file), len: 0, pending }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &PathBuf {
         &self.path

@@ -256,6 +256,7 @@ impl<D: Disk> Opening<'_, D> {
             active: None,
             end: Offset::ZERO,
             durable: Offset::ZERO,
+            indexes_in_order: false,
             report: PartitionReport {
                 fenced: Some(format!("it cannot be opened: {e}")),
                 ..Default::default()

@@ -36,6 +36,8 @@ pub struct Recovered<F> {
     pub end: Offset,
     /// Up to where the log is known to be synced.
     pub durable: Offset,
+    /// Whether every sealed segment has the indexes that it should have.
+    pub indexes_in_order: bool,
     /// What was found and done.
     pub report: PartitionReport,
 }
@@ -58,7 +60,8 @@ pub struct Instructions<'a> {
 /// Opens a partition. An error means that nothing of it can be served.
 pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovered<D::File>> {
     let is_durable = matches!(told.evidence, Evidence::Clean(_));
-    let mut recovery = Recovery { disk, told, report: PartitionReport::default(), is_durable };
+    let mut recovery =
+        Recovery { disk, told, report: PartitionReport::default(), is_durable, unbuilt: Vec::new() };
     let found = recovery.list()?;
     recovery.run(found)
 }
@@ -79,6 +82,8 @@ struct Recovery<'a, D> {
     report: PartitionReport,
     /// Whether the last segment's log is known to be synced.
     is_durable: bool,
+    /// Indexes that could not be built anew, with the bytes that they should have.
+    unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
 }
 
 /// A segment after it was looked at.
@@ -159,7 +164,9 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.start = sealed.first().map_or(active.as_ref().map_or(end, |a| a.base), |s| s.base);
         self.report.end = end;
         self.report.segments = logs.len();
-        Ok(Recovered { sealed, active, end, durable, report: self.report })
+        let is_active = |base: Offset| active.as_ref().is_some_and(|a| a.base == base);
+        let indexes_in_order = self.unbuilt.iter().all(|(base, ..)| is_active(*base));
+        Ok(Recovered { sealed, active, end, durable, indexes_in_order, report: self.report })
     }
 
     /// After a failed sync the page cache can hold what the disk does not, marked as written. Copying the log writes
@@ -406,8 +413,12 @@ impl<D: Disk> Recovery<'_, D> {
             }
             match files::replace(self.disk, &path, &right) {
                 Ok(()) => self.report.rebuilt.push(name_of(&path)),
-                // Without it, lookups scan. It is tried again at the next start.
-                Err(e) => self.note(format!("{} could not be rebuilt: {e}", name_of(&path))),
+                // Without it, lookups scan. The active segment's is written with the next append; a sealed one's is
+                // tried again at the next start.
+                Err(e) => {
+                    self.note(format!("{} could not be rebuilt: {e}", name_of(&path)));
+                    self.unbuilt.push((base, kind, right));
+                }
             }
         }
         Ok(())
@@ -453,8 +464,19 @@ impl<D: Disk> Recovery<'_, D> {
         };
         self.make_durable(base, &log, last.sealed.bytes)?;
         let writer = |kind, file: D::File| -> io::Result<_> {
-            let len = file.len()?;
-            Ok(Writer::new(files::segment_path(self.told.dir, base, kind), file, len))
+            let path = files::segment_path(self.told.dir, base, kind);
+            let unbuilt = self.unbuilt.iter().find(|(of, what, _)| (*of, *what) == (base, kind));
+            Ok(match unbuilt {
+                Some((.., bytes)) => {
+                    // Nothing of what is in it may be read before it is written over.
+                    let _ = file.set_len(0);
+                    Writer::waiting(path, file, bytes.clone())
+                }
+                None => {
+                    let len = file.len()?;
+                    Writer::new(path, file, len)
+                }
+            })
         };
         Ok(Some(Active {
             base,
@@ -478,11 +500,13 @@ impl<D: Disk> Recovery<'_, D> {
             Evidence::Unknown => true,
         };
         let always = self.told.durability == Durability::Always;
-        if always || gave_promise {
+        // The interval counts from the append, whatever happened since: no append may come that would start a timer.
+        let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
+        if always || interval || gave_promise {
             disk::sync_file(log)?;
             self.is_durable = true;
         }
-        if gave_promise && !always {
+        if (gave_promise || interval) && !always {
             session::write_synced(
                 self.disk,
                 self.told.dir,

@@ -56,7 +56,7 @@ pub(super) enum Roll {
 impl<D: Disk> State<D> {
     /// As recovery left it.
     pub(super) fn new(recovered: Recovered<D::File>) -> Self {
-        let Recovered { sealed, active, end, durable, report } = recovered;
+        let Recovered { sealed, active, end, durable, indexes_in_order, report } = recovered;
         Self {
             start: report.start,
             sealed,
@@ -72,7 +72,7 @@ impl<D: Disk> State<D> {
             rolls_ended: 0,
             roll_failed: None,
             read_to: None,
-            indexes_in_order: true,
+            indexes_in_order,
             seen: BTreeMap::new(),
         }
     }
