@@ -167,6 +167,8 @@ pub struct Model {
     pub lights_went_out: bool,
     /// Records of requests that are not answered yet, and of the answer that is being taken in.
     pub under_way: u64,
+    /// When the broker went down, while it is.
+    pub down_since: Option<Millis>,
     /// How many crashes there were.
     pub epoch: u32,
     /// Whether the broker may remove old records for any topic.
@@ -214,6 +216,8 @@ impl Model {
     pub fn crash(&mut self, power: bool, now: Millis) {
         self.epoch += 1;
         self.lights_went_out = power;
+        // A broker that is down syncs nothing: what was young when it died stays young.
+        let now = *self.down_since.get_or_insert(now);
         if !power {
             return;
         }

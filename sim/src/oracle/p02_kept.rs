@@ -33,7 +33,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         if look.records.contains_key(&offset) {
             survived.push(offset);
         } else if let Some((code, _)) = look.errors.get(&offset) {
-            if !(slot.damaged || lied || slot.doubtful) {
+            if !(slot.damaged || lied || slot.doubtful || model.lying) {
                 let found = format!("offset {offset} is answered by {code:?}");
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }

@@ -71,6 +71,7 @@ impl Walk {
             }
             Event::Starting(starting) => self.starting(starting),
             Event::Started { partitions, .. } => {
+                self.model.down_since = None;
                 for said in partitions {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
