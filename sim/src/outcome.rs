@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::executor::{self, ExecuteError};
 use crate::oracle::{self, Broken};
-use crate::scenario::{Scenario, Seeds};
+use crate::scenario::{Scenario, unfold};
 use crate::trace::{Event, Trace};
 
 /// One way in which a run did not go as it must.
@@ -119,8 +119,7 @@ impl Outcome {
 
 /// Executes a scenario with one seed, and judges it.
 pub fn run(scenario: &Scenario, seed: u64) -> Outcome {
-    let mut scenario = scenario.clone();
-    scenario.seeds = Seeds::one(seed);
+    let scenario = unfold(scenario, seed);
     match executor::execute(&scenario) {
         Ok(executed) => {
             let verdict = oracle::judge(&executed.trace);

@@ -10,6 +10,7 @@
 //! | [`surgery`] | what happens to files while the broker is down |
 //! | [`syntax`] | how all of it is written and read |
 //! | [`random`] | lines and blocks that a seed unfolds into explicit steps |
+//! | [`unfold`](mod@unfold) | how it does that |
 
 #[cfg(test)]
 mod arbitrary;
@@ -19,6 +20,7 @@ pub mod request;
 pub mod settings;
 pub mod surgery;
 pub mod syntax;
+pub mod unfold;
 pub mod value;
 
 pub use fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
@@ -33,4 +35,5 @@ pub use settings::{
 };
 pub use surgery::{Entry, Place, Surgery};
 pub use syntax::{Mistakes, parse, print, print_step};
+pub use unfold::{is_explicit, unfold};
 pub use value::{Branch, Check, Link, Scenario, Seeds, Start, StartExpect, Step, Verify};

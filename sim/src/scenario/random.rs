@@ -37,7 +37,7 @@ pub struct Random {
 }
 
 /// What a generator can do in one step: the names in `weights`.
-pub const MOVES: [&str; 3] = ["produce", "consume", "crash"];
+pub use super::unfold::MOVES;
 
 /// The values that a property's texts stand for: a range of whole numbers, `0..39`, stands for each of them.
 pub fn alternatives(values: &[String]) -> Vec<String> {

@@ -7,10 +7,8 @@ use super::kinds::{Bad, Plain, TEXT};
 use super::mistakes::{Mistake, Mistakes};
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{hints, random, steps, worlds};
-use crate::scenario::{
-    BrokerSettings, ClockSettings, DiskSettings, Draw, NetSettings, Scenario, Seeds, Step,
-};
+use super::{hints, steps, worlds};
+use crate::scenario::{BrokerSettings, ClockSettings, DiskSettings, NetSettings, Scenario, Seeds, Step};
 
 /// `7`, or `"0..64"`.
 const SEEDS: Plain<Seeds> = Plain(
@@ -149,7 +147,7 @@ pub enum Line {
     /// Of the head: a scenario that says no more than it.
     Head(Box<Scenario>),
     /// A step.
-    Step(Step),
+    Step(Box<Step>),
 }
 
 /// Reads a line that came of a draw.
@@ -159,7 +157,7 @@ pub fn read_line(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Option<Line> {
         Head::default().read(node, &mut scenario, mistakes);
         return Some(Line::Head(Box::new(scenario)));
     }
-    steps::read(node, mistakes).map(Line::Step)
+    steps::read(node, mistakes).map(|step| Line::Step(Box::new(step)))
 }
 
 /// Prints a scenario, so that [`parse`] gives it back.
@@ -209,9 +207,4 @@ fn head_words(scenario: &Scenario) -> Vec<&'static str> {
         ("clock", clock || scenario.clock != ClockSettings::default()),
     ];
     lines.into_iter().filter(|(_, needed)| *needed).map(|(word, _)| word).collect()
-}
-
-/// Whether this draw can only stand at the head.
-pub fn belongs_to_head(draw: &Draw) -> bool {
-    random::is_head(draw)
 }

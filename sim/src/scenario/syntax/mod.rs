@@ -26,7 +26,9 @@ pub use file::{parse, print};
 pub use mistakes::{Mistake, Mistakes};
 pub use requests::code_name;
 
-use crate::scenario::Step;
+use crate::scenario::{Draw, Step};
+
+pub(super) use file::Line as DrawnLine;
 
 /// Prints one step as one line, or more where it has a block.
 pub fn print_step(step: &Step) -> String {
@@ -36,4 +38,9 @@ pub fn print_step(step: &Step) -> String {
 /// The codes of errors, with the names they have in the protocol.
 pub fn words_of_codes() -> impl Iterator<Item = (&'static str, broker::error::Code)> {
     requests::CODES.into_iter()
+}
+
+/// The line that comes of a draw, with the nth value of each property. Its mistakes were found when it was read.
+pub(super) fn drawn_line(draw: &Draw, choice: &[usize]) -> Option<DrawnLine> {
+    file::read_line(&random::line(draw, choice), &mut Vec::new())
 }

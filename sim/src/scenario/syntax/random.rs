@@ -6,7 +6,6 @@ use super::fields::Fields;
 use super::file;
 use super::kinds::{Bad, Kind, Plain, quoted};
 use super::mistakes::{Mistake, nearest};
-use super::steps::HEAD_WORDS;
 use crate::scenario::random::{MOVES, alternatives};
 use crate::scenario::{Draw, DrawHow, Random};
 
@@ -208,9 +207,4 @@ pub fn line(draw: &Draw, choice: &[usize]) -> KdlNode {
         node.push(KdlEntry::new_prop(name.as_str(), value));
     }
     node
-}
-
-/// Whether a drawn line belongs to the head of a file.
-pub fn is_head(draw: &Draw) -> bool {
-    HEAD_WORDS.contains(&draw.word.as_str())
 }
