@@ -56,9 +56,11 @@ fn a_power_loss_keeps_what_was_synced_and_changes_the_boot_id() -> io::Result<()
 }
 
 #[test]
-fn a_power_loss_at_a_byte_leaves_the_bytes_before_it() -> io::Result<()> {
-    for profile in Profile::ALL {
-        let disk = Disk::new(Config { lies: Some(0), ..Config::new(profile) });
+fn a_power_loss_at_a_byte_leaves_the_bytes_before_it_whatever_else_is_drawn() -> io::Result<()> {
+    for (profile, seed) in
+        Profile::ALL.into_iter().flat_map(|profile| (0..16).map(move |seed| (profile, seed)))
+    {
+        let disk = Disk::new(Config { lies: Some(0), seed, ..Config::new(profile) });
         let process = disk.process();
         let file = durable_file(&process, "/a.log", b"first.")?;
         let power_loss = Kind::PowerLoss { at: Cut::Bytes(3) };
@@ -71,6 +73,54 @@ fn a_power_loss_at_a_byte_leaves_the_bytes_before_it() -> io::Result<()> {
         assert_eq!(disk.seen("/a.log").unwrap(), b"first.sec");
         assert!(disk.unfired().is_empty());
     }
+    Ok(())
+}
+
+#[test]
+fn a_power_loss_at_a_byte_keeps_what_came_before_it_where_order_is_kept() -> io::Result<()> {
+    let left = |profile, seed| -> io::Result<Vec<u8>> {
+        let disk = Disk::new(Config { lies: Some(0), seed, ..Config::new(profile) });
+        let file = durable_file(&disk.process(), "/a.log", b"1")?;
+        file.write_at(b"2", 1)?;
+        disk.aim(Fault::new(Op::Write, "*.log", Kind::PowerLoss { at: Cut::Bytes(1) })).unwrap();
+        assert!(file.write_at(b"34", 2).is_err());
+        Ok(disk.seen("/a.log").unwrap())
+    };
+    let mut holes = 0;
+    for seed in 0..32 {
+        assert_eq!(left(Profile::Ordered, seed)?, b"123");
+        let strict = left(Profile::Strict, seed)?;
+        assert!(strict == b"123" || strict == b"1\03", "{strict:?}");
+        holes += usize::from(strict == b"1\03");
+    }
+    assert!(holes > 0, "strict loses what came before, now and then");
+    Ok(())
+}
+
+#[test]
+fn files_that_only_the_medium_or_a_pending_name_leads_to_are_not_forgotten() -> io::Result<()> {
+    const FILES: usize = 1000;
+    let disk = disk();
+    for n in 0..FILES {
+        disk.put(format!("/old-{n}"), b"old")?;
+    }
+    let process = disk.process();
+    for n in 0..FILES {
+        process.remove_file(format!("/old-{n}"))?;
+        process.open(format!("/new-{n}"), Open::CreateNew)?;
+        process.remove_file(format!("/new-{n}"))?;
+    }
+    assert!(disk.list_all().is_empty());
+    assert_eq!(disk.durable("/old-7").unwrap(), b"old");
+    let (mut old, mut new) = (0, 0);
+    for (path, bytes) in (0..20).flat_map(|seed| disk.images().draw(seed).files()) {
+        old = old.max(usize::from(path.starts_with("/old") && bytes == b"old"));
+        new = new.max(usize::from(path.starts_with("/new")));
+    }
+    assert_eq!((old, new), (1, 1), "both may come back");
+    process.sync_dir("/")?;
+    disk.power_loss();
+    assert!(disk.list_all().is_empty());
     Ok(())
 }
 

@@ -88,6 +88,12 @@ fn a_history_without_a_sync_is_what_a_disk_without_it_would_have_left() {
     assert_eq!(sites.len(), 3, "a sync that is switched off is still counted");
     assert!(sites.contains(&(last.line, 1)));
 
+    let of_the_name = history.steps()[1].site.unwrap();
+    let disk = Disk::new(Config::new(Profile::Strict));
+    disk.disable_barrier("history.rs", of_the_name.line);
+    two_synced_records(&disk.process()).unwrap();
+    assert_eq!(contents(&disk.images()), BTreeSet::from([None, Some(b"12".to_vec())]));
+
     let mended = without.with_sync(without.len(), "/a").unwrap();
     assert_eq!(contents(&mended.at(mended.len())), some([b"12"]));
     assert!(without.with_sync(0, "/a").is_none(), "there is no such file yet");
