@@ -32,6 +32,7 @@ pub fn run(shape: Shape, seed: u64) -> Result<(), String> {
         .min_message_latency(Duration::ZERO)
         .max_message_latency(Duration::ZERO);
     let mut sim = builder.build();
+    sim.host(BROKER, answer);
     let ended = Rc::new(Cell::new(false));
     for i in 0..shape.clients {
         let ended = ended.clone();
@@ -45,7 +46,6 @@ pub fn run(shape: Shape, seed: u64) -> Result<(), String> {
             Ok(())
         });
     }
-    sim.host(BROKER, || answer());
     while !sim.step().map_err(|e| e.to_string())? || !ended.get() {}
     Ok(())
 }
