@@ -1,0 +1,148 @@
+//! The commands that people and CI use on seeds, as they use them: their exit codes, their files, and what they print.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A scenario whose expectation is wrong with every seed.
+const WRONG: &str = r#"
+scenario "an expectation that nobody can meet"
+topic orders partitions=2
+produce orders partition=0 value="a" count=3
+crash
+restart
+produce orders partition=1 value="b" count=2 expect-offset=9
+consume orders partition=0
+"#;
+
+/// A scenario that holds, and promises what it reaches.
+const RIGHT: &str = r#"
+scenario "a crash between two produces"
+sometimes "process crash"
+topic orders
+produce orders value="a"
+crash
+restart
+produce orders value="b"
+"#;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    }
+
+    fn sim(&self, args: &[&str]) -> (i32, String) {
+        let out = Command::new(env!("CARGO_BIN_EXE_sim")).args(args).current_dir(self.0.path()).output();
+        let Output { status, stdout, stderr } = out.expect("sim runs");
+        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        (status.code().expect("it ends by itself"), text)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.path().join(name)).expect("a file")
+    }
+}
+
+/// The commands that an output offers to paste, without the part that builds `sim`.
+fn pasted(text: &str, command: &str) -> Vec<String> {
+    let line =
+        text.lines().find_map(|line| line.split_once(&format!("sim -- {command} "))).expect("a command");
+    std::iter::once(command).chain(line.1.split_whitespace()).map(str::to_owned).collect()
+}
+
+fn hash(text: &str) -> &str {
+    text.lines().find_map(|line| line.split_once("hash ")).expect("a hash").1
+}
+
+#[test]
+fn a_failure_is_replayed_and_shrunk_with_the_commands_that_it_prints() {
+    let place = Place::new();
+    place.file("wrong.kdl", WRONG);
+    let (code, text) = place.sim(&["sweep", "wrong.kdl", "--seeds", "7..9", "--jobs", "1"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("FAILED  wrong with seed 7"), "{text}");
+
+    let replay = pasted(&text, "replay");
+    let (code, first) = place.sim(&replay.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code, 1, "{first}");
+    let (_, second) = place.sim(&["replay", "target/sweep/wrong-7.kdl"]);
+    assert_eq!(hash(&first), hash(&second), "the file that was written is the same run");
+
+    let shrink = pasted(&text, "shrink");
+    let (code, text) = place.sim(&shrink.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code, 0, "{text}");
+    let small = place.read("small.kdl");
+    assert!(small.contains("expect-offset=9") && !small.contains("crash"), "{small}");
+    assert_eq!(place.sim(&["replay", "small.kdl"]).0, 1);
+}
+
+#[test]
+fn shards_add_up_to_the_whole() {
+    let place = Place::new();
+    place.file("right.kdl", RIGHT);
+    let sweep = |shard: &str, out: &str| {
+        let (code, text) =
+            place.sim(&["sweep", "right.kdl", "--seeds", "0..5", "--shard", shard, "--out", out]);
+        assert_eq!(code, 0, "{text}");
+    };
+    sweep("0/2", "a.jsonl");
+    sweep("1/2", "b.jsonl");
+    sweep("0/1", "whole.jsonl");
+    let (code, shards) = place.sim(&["merge", "a.jsonl", "b.jsonl"]);
+    assert_eq!(code, 0, "{shards}");
+    let (_, whole) = place.sim(&["merge", "whole.jsonl"]);
+    let without_time =
+        |text: &str| text.lines().filter(|l| !l.contains("time on")).collect::<Vec<_>>().join("\n");
+    assert_eq!(without_time(&shards), without_time(&whole));
+
+    let (code, text) = place.sim(&["merge", "a.jsonl"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("2 runs that were asked for are in none of the files"), "{text}");
+}
+
+#[test]
+fn what_was_promised_and_never_reached_is_an_error() {
+    let place = Place::new();
+    place.file("a.kdl", &RIGHT.replace("process crash", "torn tail cut"));
+    let (code, text) = place.sim(&["sweep", "a.kdl", "--seeds", "0..2"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("promises \"torn tail cut\""), "{text}");
+    assert_eq!(place.sim(&["sweep", "a.kdl", "--seeds", "0..2", "--allow-unreached"]).0, 0);
+    place.file("a.kdl", &RIGHT.replace("process crash", "no such thing"));
+    assert_eq!(place.sim(&["sweep", "a.kdl", "--seeds", "0..2"]).0, 2);
+}
+
+#[cfg(unix)]
+#[test]
+fn another_process_that_comes_to_something_else_is_found_out() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.file("right.kdl", RIGHT);
+    let same = place.sim(&["sweep", "right.kdl", "--seeds", "0..3", "--double-check"]);
+    assert_eq!(same.0, 0, "{}", same.1);
+    // Another seed in the place of the one that was asked for stands for a program that is not deterministic.
+    let script =
+        "#!/bin/sh\nsed -u 's/[0-9]*$/77/' | SIM again \"$2\"\n".replace("SIM", env!("CARGO_BIN_EXE_sim"));
+    let other = place.file("other.sh", &script);
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
+    // Different seeds show only where something is drawn.
+    place.file("drawn.kdl", &RIGHT.replace("topic", "net latency=\"1ms..9ms\"\ntopic"));
+    let args = ["sweep", "drawn.kdl", "--seeds", "0..1", "--double-check", "--against", path(&other)];
+    let (code, text) = place.sim(&args);
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("two processes differ from event") && text.contains("there  "), "{text}");
+}
+
+#[cfg(unix)]
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path without surprises")
+}
