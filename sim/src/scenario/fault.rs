@@ -106,7 +106,8 @@ pub enum FaultKind {
         /// How many.
         bytes: u64,
     },
-    /// `full` or `full=15`: no room: so many bytes get down (0 by default), and then it fails with ENOSPC.
+    /// `full` or `full=15`: no room: so many bytes get down (0 by default), and then it fails with ENOSPC. The
+    /// disk stays full until a line `disk capacity=` gives it room again.
     Full {
         /// How many.
         bytes: u64,

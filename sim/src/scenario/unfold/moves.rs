@@ -322,7 +322,7 @@ impl Mover<'_> {
             out.push(fault(Op::Truncate, "*.log", Aim::default(), error(Errno::EIO, When::Before)));
         }
         self.work(out);
-        out.push(Step::Calm);
+        self.after(kind, out);
         if cut_fails {
             out.push(start());
         }
@@ -376,13 +376,21 @@ impl Mover<'_> {
             .unwrap_or(&FaultKind::Full { bytes });
         out.push(fault(Op::Write, pattern, Aim { nth: rng.random_range(1..3), ..Aim::default() }, kind));
         self.work(out);
-        out.push(Step::Calm);
+        self.after(kind, out);
         self.work(out);
+    }
+
+    /// Nothing is armed any more, and a disk that a fault filled has room.
+    fn after(&mut self, kind: FaultKind, out: &mut Vec<Step>) {
+        out.push(Step::Calm);
+        if matches!(kind, FaultKind::Full { .. }) {
+            out.push(disk(Capacity::Unlimited));
+        }
     }
 
     /// The disk fills up; reads go on; perhaps the broker starts anew on it; and then there is room again.
     fn disk_full(&mut self, out: &mut Vec<Step>) {
-        let free = self.streams.faults.random_range(0..400);
+        let free = *[0, 100, 4096, 8192, 20_000].choose(&mut self.streams.faults).unwrap_or(&0);
         out.push(disk(Capacity::Free(free)));
         self.work(out);
         self.work(out);
