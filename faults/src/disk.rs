@@ -69,7 +69,8 @@ impl Disk {
         machine.power_loss_leaving(state);
     }
 
-    /// The disk as it is, as a value: what is pending is still pending on it.
+    /// The disk as it is, as a value: what is pending is still pending on it. The next change of each file copies what
+    /// is pending on that file, so a snapshot after each of many writes is not linear; a [`History`] is.
     pub fn snapshot(&self) -> Image {
         Image::new(hold(&self.machine).state.clone())
     }

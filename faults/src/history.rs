@@ -28,8 +28,18 @@ pub struct Step {
     pub(crate) change: Change,
 }
 
+impl Step {
+    /// Whether this is no operation but a power loss: the disk is what it left from here on.
+    pub fn is_power_loss(&self) -> bool {
+        matches!(self.change, Change::Become(_))
+    }
+}
+
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_power_loss() {
+            return f.write_str("power loss");
+        }
         write!(f, "{} {}", self.op, self.path)?;
         match self.op {
             Op::Write => write!(f, " at {} len {}", self.position, self.len),

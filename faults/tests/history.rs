@@ -111,6 +111,8 @@ fn a_history_goes_on_over_a_power_loss() {
     disk.process().open("/b", Open::Create).unwrap();
     let history = disk.take_history().unwrap();
     assert_eq!(contents(&history.at(before)), some([b"12"]));
+    assert!(history.steps()[before + 1].is_power_loss());
+    assert_eq!(format!("{:?}", &history.steps()[before..before + 2]), "[write /a at 2 len 1, power loss]");
     assert_eq!(hashes(&history.at(before + 2)), BTreeSet::from([left.hash()]));
     assert_eq!(history.at(history.len()).process_crash().hash(), disk.snapshot().hash());
 }
