@@ -1,7 +1,6 @@
 //! The broker: all topics of one data directory.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
@@ -19,8 +18,8 @@ use crate::retention::{self, Suspects};
 use crate::session::{self, CleanStop};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
-use crate::topic;
 pub use crate::topic::Topic;
+use crate::topic::{self, Unmade};
 
 /// All topics of one data directory. Clones are the same broker.
 #[derive(Clone, Debug)]
@@ -133,7 +132,13 @@ impl<D: Disk> Broker<D> {
         })
         .await;
         let path = self.0.data.join(name);
-        let topic = topic.map_err(|e: io::Error| Error::Storage { path, source: e.into() })?;
+        let topic = topic.map_err(|unmade| match unmade {
+            Unmade::Undone(e) => Error::Storage { path, source: e.into() },
+            Unmade::InDoubt(e) => {
+                let reason = format!("the data directory could not be synced: {e}");
+                Error::OutcomeUnknown { partition: format!("making {name}"), reason }
+            }
+        })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
         Ok(())
     }
@@ -145,6 +150,7 @@ impl<D: Disk> Broker<D> {
         let topic = self.topic(name)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
         let renamed = off_thread(&*self.0.world.work, move || {
+            session::forget_topic(&this.0.world.disk, &this.0.data, &topic_name)?;
             topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name)
         })
         .await;

@@ -168,9 +168,10 @@ impl<D: Disk> Opening<'_, D> {
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
-                match self.topic_settings(&path)? {
-                    Some(settings) => drop(listed.insert(entry.name, settings)),
-                    None => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
+                match self.topic_settings(&path) {
+                    Ok(Some(settings)) => drop(listed.insert(entry.name, settings)),
+                    Err(e) => report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name)),
+                    Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
                 }
             } else if entry.is_dir || !(ours || entry.name.ends_with(files::TMP_SUFFIX)) {
                 report.notes.push(format!("{}: not ours: left alone", entry.name));
@@ -239,6 +240,7 @@ impl<D: Disk> Opening<'_, D> {
             retention_bytes: settings.retention_bytes.or(self.settings.retention_bytes),
             retention_age: settings.retention_age.or(self.settings.retention_age),
         };
+        let stopped_at = last.and_then(|(last, _)| last.stopped_at(&config.name));
         let evidence = match last {
             Some((last, _)) => last.evidence(&self.world.disk, &config.name),
             // Made just now, durably.
@@ -249,6 +251,7 @@ impl<D: Disk> Opening<'_, D> {
             index_interval: config.index_interval,
             durability: config.durability,
             evidence: &evidence,
+            stopped_at,
             read_only: last.is_some_and(|(_, read_only)| read_only),
         };
         let mut recovered = recovery::recover(&self.world.disk, told).unwrap_or_else(|e| Recovered {

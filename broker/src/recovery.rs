@@ -53,6 +53,8 @@ pub struct Instructions<'a> {
     pub durability: Durability,
     /// What may be assumed.
     pub evidence: &'a Evidence,
+    /// Its last segment at the last clean stop: all of it was synced.
+    pub stopped_at: Option<Sealed>,
     /// Whether nothing may be changed: the file system cannot be written.
     pub read_only: bool,
 }
@@ -133,7 +135,9 @@ impl<D: Disk> Recovery<'_, D> {
         if logs.is_empty() && !found.segments.is_empty() {
             self.fence("its log files are gone and only indexes are left".into());
         }
-        self.redo_unsynced(&found)?;
+        if let Err(e) = self.redo_unsynced(&found) {
+            self.fence(format!("a log whose last sync had failed cannot be copied: {e}"));
+        }
         let mut sealed = Vec::new();
         let mut last = None;
         for (i, &base) in logs.iter().enumerate() {
@@ -145,19 +149,35 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         self.tidy(&found, &logs);
-        let end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
+        let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
+        if let Some(last) = &mut last
+            && let Some(stopped_at) = self.told.stopped_at.filter(|stop| stop.end > end)
+        {
+            // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
+            self.damage(
+                &self.path(last.sealed.base, Kind::Log),
+                Position::new(last.sealed.bytes),
+                0,
+                end,
+                stopped_at.end,
+            );
+            (end, last.sealed.end, last.whole) = (stopped_at.end, stopped_at.end, false);
+        }
         let mut durable = sealed.last().map_or(Offset::ZERO, |s| s.end);
         let mut active = None;
         if let Some(last) = last {
+            let synced;
             if last.whole && self.report.fenced.is_none() {
                 active = self.activate(&last)?;
+                synced = self.is_durable;
+            } else {
+                // Sealed as it is, and like every sealed segment durable before another follows.
+                synced = self.told.read_only || self.sync_sealed(last.sealed.base);
             }
             if active.is_none() {
-                // Sealed as it is, and like every sealed segment durable before another follows.
-                disk::sync_file(&self.disk.open(&self.path(last.sealed.base, Kind::Log), Open::Read)?)?;
                 sealed.push(last.sealed);
             }
-            if active.is_none() || self.is_durable {
+            if synced {
                 durable = end;
             }
         }
@@ -167,6 +187,15 @@ impl<D: Disk> Recovery<'_, D> {
         let is_active = |base: Offset| active.as_ref().is_some_and(|a| a.base == base);
         let indexes_in_order = self.unbuilt.iter().all(|(base, ..)| is_active(*base));
         Ok(Recovered { sealed, active, end, durable, indexes_in_order, report: self.report })
+    }
+
+    fn sync_sealed(&mut self, base: Offset) -> bool {
+        let path = self.path(base, Kind::Log);
+        let synced = self.disk.open(&path, Open::Read).and_then(|log| disk::sync_file(&log));
+        if let Err(e) = &synced {
+            self.fence(format!("{} cannot be synced: {e}", name_of(&path)));
+        }
+        synced.is_ok()
     }
 
     /// After a failed sync the page cache can hold what the disk does not, marked as written. Copying the log writes
@@ -276,7 +305,7 @@ impl<D: Disk> Recovery<'_, D> {
     ) -> io::Result<Looked> {
         let hole = scan.holes.iter().find(|hole| self.was_never_synced(base, next, hole.position)).copied();
         if let Some(hole) = hole {
-            scan = self.keep_prefix(path, log, base, len, hole, found)?;
+            scan = self.keep_prefix(path, log, base, len, hole, found);
         }
         self.name_holes(path, &scan);
         let entries = scan.index.len() as u64;
@@ -300,7 +329,9 @@ impl<D: Disk> Recovery<'_, D> {
                 sealed.bytes = len;
                 whole = false;
             }
-            (Tail::Torn, None) if whole && !self.told.read_only => self.cut(path, scan.end_at, len)?,
+            (Tail::Torn, None) if whole && !self.told.read_only && !self.is_below_the_stop(&scan) => {
+                self.cut(path, scan.end_at, len);
+            }
             _ => {}
         }
         if let Some(next) = next {
@@ -310,26 +341,35 @@ impl<D: Disk> Recovery<'_, D> {
         Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
     }
 
-    /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now.
-    fn cut(&mut self, path: &Path, end: Position, len: u64) -> io::Result<()> {
-        let file = match self.disk.open(path, Open::Write) {
-            Ok(file) => file,
-            Err(e) => {
-                self.fence(format!("its torn tail cannot be cut: {e}"));
-                return Ok(());
+    /// Whether a log ends before what was there, and synced, at a clean stop.
+    fn is_below_the_stop(&self, scan: &Scan) -> bool {
+        self.told.stopped_at.is_some_and(|stop| stop.end > scan.end)
+    }
+
+    /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
+    /// the partition takes no writes.
+    fn cut(&mut self, path: &Path, end: Position, len: u64) {
+        let cut = self.disk.open(path, Open::Write).and_then(|file| {
+            file.set_len(end.get())?;
+            disk::sync_file(&file)
+        });
+        match cut {
+            Ok(()) => {
+                self.report.cut += len - end.get();
+                self.is_durable = true;
             }
-        };
-        file.set_len(end.get())?;
-        disk::sync_file(&file)?;
-        self.report.cut += len - end.get();
-        self.is_durable = true;
-        Ok(())
+            Err(e) => self.fence(format!("its torn tail cannot be cut: {e}")),
+        }
     }
 
     /// Whether the bytes from `position` on may have been in the page cache only when the machine went down.
     fn was_never_synced(&self, base: Offset, next: Option<Offset>, position: Position) -> bool {
-        let Evidence::PowerLossUnsynced { stopped_at } = self.told.evidence else { return false };
-        let synced = [*stopped_at, session::read_synced(self.disk, self.told.dir)];
+        if *self.told.evidence != Evidence::PowerLossUnsynced {
+            return false;
+        }
+        let stopped_at =
+            self.told.stopped_at.map(|s| SyncedTo { segment: s.base, bytes: Position::new(s.bytes) });
+        let synced = [stopped_at, session::read_synced(self.disk, self.told.dir)];
         let synced_behind = |known: &Option<SyncedTo>| {
             known.is_some_and(|s| s.segment > base || (s.segment == base && s.bytes > position))
         };
@@ -346,17 +386,32 @@ impl<D: Disk> Recovery<'_, D> {
         len: u64,
         hole: Hole,
         found: &Found,
-    ) -> io::Result<Scan> {
+    ) -> Scan {
         if !self.told.read_only {
-            let behind = usize::try_from(len - hole.position.get()).unwrap_or(0);
-            let mut bytes = vec![0; behind];
-            disk::read_full_at(log, &mut bytes, hole.position.get())?;
-            let aside = self.set_aside(base, &bytes, found)?;
-            self.note(format!("{} holds what lay behind a hole that the power loss left", name_of(&aside)));
-            self.report.set_aside += behind as u64;
-            self.cut(path, hole.position, len)?;
+            match self.set_aside_from(log, base, len, hole.position, found) {
+                Ok((aside, bytes)) => {
+                    self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
+                    self.report.set_aside += bytes;
+                    self.cut(path, hole.position, len);
+                }
+                Err(e) => self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}")),
+            }
         }
-        Ok(Scan::run(log, hole.position.get(), base, self.told.index_interval))
+        Scan::run(log, hole.position.get(), base, self.told.index_interval)
+    }
+
+    fn set_aside_from(
+        &self,
+        log: &D::File,
+        base: Offset,
+        len: u64,
+        from: Position,
+        found: &Found,
+    ) -> io::Result<(String, u64)> {
+        let mut bytes = vec![0; usize::try_from(len - from.get()).unwrap_or(0)];
+        disk::read_full_at(log, &mut bytes, from.get())?;
+        let aside = self.set_aside(base, &bytes, found)?;
+        Ok((name_of(&aside), bytes.len() as u64))
     }
 
     /// Keeps bytes under a name of their own. If a recovery that was interrupted has done it already, it is not done twice.
@@ -462,7 +517,12 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(None);
             }
         };
-        self.make_durable(base, &log, last.sealed.bytes)?;
+        if let Err(e) = self.make_durable(base, &log, last.sealed.bytes) {
+            // What cannot be made durable now has to be written anew before it may be believed.
+            let _ = self.disk.open(&files::unsynced_path(self.told.dir, base), Open::Create);
+            self.fence(format!("{} cannot be synced: {e}", name_of(&self.path(base, Kind::Log))));
+            return Ok(None);
+        }
         let writer = |kind, file: D::File| -> io::Result<_> {
             let path = files::segment_path(self.told.dir, base, kind);
             let unbuilt = self.unbuilt.iter().find(|(of, what, _)| (*of, *what) == (base, kind));
@@ -495,7 +555,7 @@ impl<D: Disk> Recovery<'_, D> {
     /// promise it gave is written down, since later evidence will speak of this run.
     fn make_durable(&mut self, base: Offset, log: &D::File, bytes: u64) -> io::Result<()> {
         let gave_promise = match self.told.evidence {
-            Evidence::Clean(_) | Evidence::PowerLossUnsynced { .. } => false,
+            Evidence::Clean(_) | Evidence::PowerLossUnsynced => false,
             Evidence::ProcessCrash { was_always } => *was_always,
             Evidence::Unknown => true,
         };

@@ -38,10 +38,7 @@ pub enum Evidence {
         was_always: bool,
     },
     /// The machine went down under `os` or `interval`: unsynced sectors may be missing in any order.
-    PowerLossUnsynced {
-        /// Where the partition ended at the last clean stop: up to there it was synced.
-        stopped_at: Option<SyncedTo>,
-    },
+    PowerLossUnsynced,
     /// The machine went down under `always`, or nobody knows: what was acknowledged may lie anywhere.
     Unknown,
 }
@@ -74,15 +71,25 @@ impl LastRun {
     /// Reads both files.
     pub fn read<D: Disk>(disk: &D, data: &Path) -> io::Result<Self> {
         let read = |name| files::read_small(disk, &data.join(name), MARKER_BYTES_MAX);
-        let clean = read(CLEAN)?;
-        let running = read(RUNNING)?;
+        let clean = match read(CLEAN) {
+            // There is one, and it says nothing: that costs a scan.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Some(Vec::new()),
+            clean => clean?,
+        };
+        let running = read(RUNNING).unwrap_or_default();
         let stop = |bytes: Option<&[u8]>| bytes.and_then(files::read_checked_text).and_then(parse_clean);
         Ok(Self {
             clean_file: clean.is_some(),
             clean: stop(clean.as_deref()),
-            was_clean: stop(read(WAS_CLEAN)?.as_deref()),
+            was_clean: stop(read(WAS_CLEAN).unwrap_or_default().as_deref()),
             running: running.as_deref().and_then(files::read_checked_text).and_then(parse_running),
         })
+    }
+
+    /// The last segment of a partition at the last clean stop, of the last run or of one before it: all of it was synced.
+    pub fn stopped_at(&self, partition: &str) -> Option<Sealed> {
+        let stop = if self.clean_file { &self.clean } else { &self.was_clean };
+        stop.as_ref()?.get(partition)?.segments.last().copied()
     }
 
     /// What recovery may assume of a partition.
@@ -95,11 +102,7 @@ impl LastRun {
             (Some((boot, always)), Some(now)) if *boot == now => {
                 Evidence::ProcessCrash { was_always: *always }
             }
-            (Some((_, false)), Some(_)) => {
-                let last = self.was_clean.as_ref().and_then(|c| c.get(partition)?.segments.last());
-                let stopped_at = last.map(|s| SyncedTo { segment: s.base, bytes: Position::new(s.bytes) });
-                Evidence::PowerLossUnsynced { stopped_at }
-            }
+            (Some((_, false)), Some(_)) => Evidence::PowerLossUnsynced,
             _ => Evidence::Unknown,
         }
     }
@@ -110,6 +113,24 @@ impl LastRun {
 pub fn revoke_clean<D: Disk>(disk: &D, data: &Path) -> io::Result<()> {
     disk.rename(&data.join(CLEAN), &data.join(WAS_CLEAN))?;
     disk::sync_dir(disk, data)
+}
+
+/// Durably forgets what was said of a topic, before it is deleted: one that is made later under its name is another.
+pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<()> {
+    let path = data.join(WAS_CLEAN);
+    let Some(bytes) = files::read_small(disk, &path, MARKER_BYTES_MAX)? else { return Ok(()) };
+    let mut stop = files::read_checked_text(&bytes).and_then(parse_clean).unwrap_or_default();
+    let before = stop.len();
+    stop.retain(|name, _| name.rsplit_once('/').is_none_or(|(of, _)| of != topic));
+    if stop.len() == before {
+        return Ok(());
+    }
+    if files::replace(disk, &path, print_clean(&stop).as_bytes()).is_err() {
+        // On a full disk, to forget everything is possible still.
+        files::remove_if_there(disk, &path)?;
+        disk::sync_dir(disk, data)?;
+    }
+    Ok(())
 }
 
 /// Durably says that a run has begun. Where that cannot be written, at least nothing wrong is left to be read.

@@ -122,8 +122,28 @@ pub fn check_settings(settings: &TopicSettings) -> Result<(), Error> {
     Ok(())
 }
 
+/// How making a topic failed.
+#[derive(Debug)]
+pub(crate) enum Unmade {
+    /// There is no topic.
+    Undone(io::Error),
+    /// There may be one after a restart.
+    InDoubt(io::Error),
+}
+
+impl From<io::Error> for Unmade {
+    fn from(error: io::Error) -> Self {
+        Self::Undone(error)
+    }
+}
+
 /// Makes a topic's directory with all it holds, durably.
-pub(crate) fn create<D: Disk>(disk: &D, data: &Path, name: &str, settings: &TopicSettings) -> io::Result<()> {
+pub(crate) fn create<D: Disk>(
+    disk: &D,
+    data: &Path,
+    name: &str,
+    settings: &TopicSettings,
+) -> Result<(), Unmade> {
     let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
     purge(disk, &unfinished)?;
     let made = (|| {
@@ -138,10 +158,11 @@ pub(crate) fn create<D: Disk>(disk: &D, data: &Path, name: &str, settings: &Topi
     })();
     if let Err(e) = made {
         let _ = files::remove_tree(disk, &unfinished);
-        return Err(e);
+        return Err(Unmade::Undone(e));
     }
     disk.rename(&unfinished, &data.join(name))?;
-    disk::sync_dir(disk, data)
+    // The topic is there; whether it stays is for the disk to say.
+    disk::sync_dir(disk, data).map_err(Unmade::InDoubt)
 }
 
 /// Takes a topic's directory away, durably; what is in it is removed afterwards, see [`purge`].

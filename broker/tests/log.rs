@@ -304,6 +304,50 @@ async fn segments_end_when_they_are_full_and_never_before() {
 }
 
 #[tokio::test]
+async fn what_a_clean_stop_recorded_and_is_gone_is_damage_and_its_offsets_are_not_used_again() {
+    for cut in [0, 31, 45, 93, 119] {
+        let bench = Bench::new(Settings::default());
+        let (broker, partition) = bench.one_partition().await;
+        append(&partition, &["a", "b", "c", "d"]).await;
+        broker.close().await.unwrap();
+        drop((broker, partition));
+        // Also when a run that crashed came in between.
+        drop(bench.open());
+        fs::OpenOptions::new().write(true).open(bench.path(LOG_0)).unwrap().set_len(cut).unwrap();
+
+        let (broker, report) = bench.open();
+        let whole = cut / 30;
+        let damage = &report.partitions[0].damage[0];
+        assert_eq!((damage.first.get(), damage.next.get()), (whole, 4), "cut to {cut}: {report:?}");
+        let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+        let lost = partition.read(Offset::new(3), 100).unwrap_err();
+        assert_eq!(lost.code(), Code::Corrupt, "cut to {cut}: {lost}");
+        assert_eq!(append(&partition, &["e"]).await, Offset::new(4), "cut to {cut}");
+        drop((broker, partition));
+        let (_broker, partition) = bench.one_partition().await;
+        assert_eq!(read_from(&partition, Offset::new(4)).unwrap(), ["e"]);
+        assert_eq!(partition.read(Offset::new(3), 100).unwrap_err().code(), Code::Corrupt);
+    }
+}
+
+#[tokio::test]
+async fn what_a_clean_stop_recorded_of_a_deleted_topic_is_forgotten_with_it() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c", "d"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let (broker, _) = bench.open();
+    broker.delete_topic("t").await.unwrap();
+    drop(broker);
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["x"]).await;
+    drop((broker, partition));
+    let (_broker, partition) = bench.one_partition().await;
+    assert_eq!((partition.range().end, read_all(&partition)), (Offset::new(1), vec!["x".to_owned()]));
+}
+
+#[tokio::test]
 async fn two_brokers_cannot_have_one_directory_and_the_second_changes_nothing() {
     let bench = Bench::small();
     let (broker, partition) = bench.one_partition().await;

@@ -182,8 +182,14 @@ fn roll<D: Disk>(
         indexes_synced = old.sync_indexes();
     }
     let path = || files::segment_path(&config.dir, base, Kind::Log);
-    let active = segment::create(&config.disk, &config.dir, base, config.index_interval)
-        .map_err(|e| RollFailed::Create(path(), e))?;
+    let active = match segment::create(&config.disk, &config.dir, base, config.index_interval) {
+        Ok(active) => active,
+        Err(e) => {
+            // What was made and removed again must stay away, since the old segment may still grow past its base.
+            disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
+            return Err(RollFailed::Create(path(), e));
+        }
+    };
     disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
     Ok(Rolled { active, indexes_synced })
 }
