@@ -191,7 +191,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     fn sync_sealed(&mut self, base: Offset) -> bool {
         let path = self.path(base, Kind::Log);
-        let synced = self.disk.open(&path, Open::Read).and_then(|log| disk::sync_file(&log));
+        let synced = self.disk.open(&path, Open::Read).and_then(|log| self.sync(base, &log));
         if let Err(e) = &synced {
             self.fence(format!("{} cannot be synced: {e}", name_of(&path)));
         }
@@ -266,8 +266,10 @@ impl<D: Disk> Recovery<'_, D> {
         };
         let scan = Scan::run_from(log, len, base, (from, expected), meter);
         self.report.scanned += scan.records;
-        // One interval of records lies behind the last entry, that entry's own record included.
-        let covered = scan.records <= self.told.index_interval.max(interval_of(&index, base));
+        // One interval of records lies behind the last entry, that entry's own record included; one less, where there
+        // is no entry yet.
+        let most = self.told.index_interval.max(interval_of(&index, base));
+        let covered = scan.records <= most - u64::from(index.is_empty());
         let reaches = scan.tail == Tail::Clean && scan.holes.is_empty() && scan.end == next;
         let entries = index.len() as u64;
         let sealed = Sealed { base, end: next, bytes: len, latest: scan.latest, entries };
@@ -330,7 +332,7 @@ impl<D: Disk> Recovery<'_, D> {
                 whole = false;
             }
             (Tail::Torn, None) if whole && !self.told.read_only && !self.is_below_the_stop(&scan) => {
-                self.cut(path, scan.end_at, len);
+                self.cut(base, scan.end_at, len);
             }
             _ => {}
         }
@@ -348,10 +350,10 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
     /// the partition takes no writes.
-    fn cut(&mut self, path: &Path, end: Position, len: u64) {
-        let cut = self.disk.open(path, Open::Write).and_then(|file| {
+    fn cut(&mut self, base: Offset, end: Position, len: u64) {
+        let cut = self.disk.open(&self.path(base, Kind::Log), Open::Write).and_then(|file| {
             file.set_len(end.get())?;
-            disk::sync_file(&file)
+            self.sync(base, &file)
         });
         match cut {
             Ok(()) => {
@@ -392,7 +394,7 @@ impl<D: Disk> Recovery<'_, D> {
                 Ok((aside, bytes)) => {
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
                     self.report.set_aside += bytes;
-                    self.cut(path, hole.position, len);
+                    self.cut(base, hole.position, len);
                 }
                 Err(e) => self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}")),
             }
@@ -551,6 +553,16 @@ impl<D: Disk> Recovery<'_, D> {
 }
 
 impl<D: Disk> Recovery<'_, D> {
+    /// Syncs a log. What the page cache holds after a failure must not be believed by the next recovery either.
+    #[track_caller]
+    fn sync(&self, base: Offset, log: &D::File) -> io::Result<()> {
+        let synced = disk::sync_file(log);
+        if synced.is_err() {
+            mark_unsynced(self.disk, self.told.dir, base);
+        }
+        synced
+    }
+
     /// Under `always`, what can be read is durable. Where the run before this one was `always` and this one is not, the
     /// promise it gave is written down, since later evidence will speak of this run.
     fn make_durable(&mut self, base: Offset, log: &D::File, bytes: u64) -> io::Result<()> {
@@ -563,17 +575,24 @@ impl<D: Disk> Recovery<'_, D> {
         // The interval counts from the append, whatever happened since: no append may come that would start a timer.
         let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
         if always || interval || gave_promise {
-            disk::sync_file(log)?;
+            self.sync(base, log)?;
             self.is_durable = true;
         }
         if (gave_promise || interval) && !always {
-            session::write_synced(
-                self.disk,
-                self.told.dir,
-                SyncedTo { segment: base, bytes: Position::new(bytes) },
-            )?;
+            let mark = SyncedTo { segment: base, bytes: Position::new(bytes) };
+            // Without it the next recovery assumes less. A disk that has no room for it can still be read.
+            if let Err(e) = session::write_synced(self.disk, self.told.dir, mark) {
+                self.note(format!("what is synced could not be noted: {e}"));
+            }
         }
         Ok(())
+    }
+}
+
+/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk.
+pub(crate) fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
+    if disk.open(&files::unsynced_path(dir, base), Open::Create).is_ok() {
+        let _ = disk::sync_dir(disk, dir);
     }
 }
 

@@ -4,7 +4,7 @@
 //! told of the other's failure, and the other believe that all is well: so there is only ever one.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::state::{Roll, State};
 use super::{Config, Partition, off_thread};
-use crate::disk::{self, Disk, Open};
+use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
+use crate::recovery;
 use crate::segment::{self, Active};
 use crate::session::{self, SyncedTo};
 use crate::settings::Durability;
@@ -119,7 +120,7 @@ impl<D: Disk> Partition<D> {
         config.stats.syncs_failed.add(1);
         state.fence(format!("a sync of its log failed: {error}"));
         drop(state);
-        mark_unsynced(&config.disk, &config.dir, base);
+        recovery::mark_unsynced(&config.disk, &config.dir, base);
     }
 
     /// Seals the active segment and makes the next one. On failure the old one stays, and the next append tries again.
@@ -192,11 +193,4 @@ fn roll<D: Disk>(
     };
     disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
     Ok(Rolled { active, indexes_synced })
-}
-
-/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk.
-fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
-    if disk.open(&files::unsynced_path(dir, base), Open::Create).is_ok() {
-        let _ = disk::sync_dir(disk, dir);
-    }
 }
