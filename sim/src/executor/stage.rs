@@ -254,11 +254,17 @@ impl Stage {
 fn lights_out(disk: &faults::Disk, keep: s::Keep) {
     match keep {
         s::Keep::Some => disk.power_loss(),
-        // The machine starts anew, and everything had just been written back.
+        // Everything had just been written back.
         s::Keep::All => {
-            let image = disk.snapshot();
-            disk.power_loss_leaving(&image);
+            let (images, seen) = (disk.images(), disk.snapshot());
+            let last = images.count().checked_sub(1).and_then(|last| images.nth(last));
+            let all = last.filter(|image| image.hash() == seen.hash()).unwrap_or(seen);
+            disk.power_loss_leaving(&all);
         }
-        s::Keep::Nothing => disk.power_loss(),
+        // The first image is the one in which nothing of what was pending has arrived.
+        s::Keep::Nothing => match disk.images().nth(0) {
+            Some(least) => disk.power_loss_leaving(&least),
+            None => disk.power_loss(),
+        },
     }
 }

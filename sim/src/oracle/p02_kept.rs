@@ -33,7 +33,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         if look.records.contains_key(&offset) {
             survived.push(offset);
         } else if let Some((code, _)) = look.errors.get(&offset) {
-            if !(slot.damaged || lied || slot.doubtful || model.lying) {
+            let destroyed = slot.damaged || lied || slot.doubtful || model.lying;
+            // What a power loss took beside damage lies in the same hole.
+            if !(destroyed || (hurt && slot.at_risk)) {
                 let found = format!("offset {offset} is answered by {code:?}");
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
