@@ -307,7 +307,7 @@ impl<D: Disk> Recovery<'_, D> {
     ) -> io::Result<Looked> {
         let hole = scan.holes.iter().find(|hole| self.was_never_synced(base, next, hole.position)).copied();
         if let Some(hole) = hole {
-            scan = self.keep_prefix(path, log, base, len, hole, found);
+            scan = self.keep_prefix(log, base, len, hole, found);
         }
         self.name_holes(path, &scan);
         let entries = scan.index.len() as u64;
@@ -380,15 +380,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
     /// is a prefix, and then cut off by the caller like any torn tail.
-    fn keep_prefix(
-        &mut self,
-        path: &Path,
-        log: &D::File,
-        base: Offset,
-        len: u64,
-        hole: Hole,
-        found: &Found,
-    ) -> Scan {
+    fn keep_prefix(&mut self, log: &D::File, base: Offset, len: u64, hole: Hole, found: &Found) -> Scan {
         if !self.told.read_only {
             match self.set_aside_from(log, base, len, hole.position, found) {
                 Ok((aside, bytes)) => {
@@ -520,8 +512,6 @@ impl<D: Disk> Recovery<'_, D> {
             }
         };
         if let Err(e) = self.make_durable(base, &log, last.sealed.bytes) {
-            // What cannot be made durable now has to be written anew before it may be believed.
-            let _ = self.disk.open(&files::unsynced_path(self.told.dir, base), Open::Create);
             self.fence(format!("{} cannot be synced: {e}", name_of(&self.path(base, Kind::Log))));
             return Ok(None);
         }

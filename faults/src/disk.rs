@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::event::{Death, Event, Site};
-use crate::fault::{Fault, FaultError, FaultId};
+use crate::fault::{Fault, FaultError, FaultId, Keep};
 use crate::history::{History, Recording};
 use crate::image::{Image, Images};
 use crate::machine::{Call, Life, Machine};
@@ -58,7 +58,17 @@ impl Disk {
     /// The lights go out: every process dies, the cache is gone, and what is on the medium is one of the images that
     /// the profile allows, drawn from the seed.
     pub fn power_loss(&self) {
-        hold(&self.machine).power_loss(Death { power_loss: true, inside: None }, None);
+        self.power_loss_keeping(Keep::Drawn);
+    }
+
+    /// The lights go out, and of what was pending so much is kept.
+    pub fn power_loss_keeping(&self, keep: Keep) {
+        hold(&self.machine).power_loss(Death { power_loss: true, inside: None }, None, keep);
+    }
+
+    /// Says what is kept when this fault, a power loss, strikes.
+    pub fn keep(&self, id: FaultId, keep: Keep) {
+        hold(&self.machine).keeps.insert(id, keep);
     }
 
     /// The lights go out, and this is what is left.

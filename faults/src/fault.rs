@@ -20,6 +20,18 @@ pub enum Cut {
     After,
 }
 
+/// Of what was pending when power was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// What is kept is drawn from what the profile allows.
+    #[default]
+    Drawn,
+    /// As little as is legal.
+    Nothing,
+    /// Everything.
+    Everything,
+}
+
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
+use crate::fault::Keep;
 use crate::node::{Ino, Node, Seq};
 use crate::state::State;
 use data::FilePlan;
@@ -134,6 +135,19 @@ impl Style {
 pub(crate) fn draw(state: &State, rng: &mut impl Rng) -> State {
     let moment = rng.random_range(earliest(state)..=state.seq);
     let (for_names, for_data) = (Style::draw(moment, rng), Style::draw(moment, rng));
+    build(state, for_names, for_data, rng)
+}
+
+/// As little, or as much, as is legal; or a draw.
+pub(crate) fn keep(state: &State, keep: Keep, rng: &mut impl Rng) -> State {
+    match keep {
+        Keep::Drawn => draw(state, rng),
+        Keep::Nothing => build(state, Style::Nothing, Style::Nothing, rng),
+        Keep::Everything => build(state, Style::Everything, Style::Everything, rng),
+    }
+}
+
+fn build(state: &State, for_names: Style, for_data: Style, rng: &mut impl Rng) -> State {
     let tree = Tree::new(state, &names::draw(state, for_names, rng));
     let mut nodes = tree.nodes.clone();
     for (ino, links) in &tree.pending {

@@ -132,7 +132,7 @@ pub use content::{PAGE, SECTOR};
 pub use disk::Disk;
 pub use errno::Errno;
 pub use event::{Death, Event, Op, Progress, Site, Struck};
-pub use fault::{Cut, Fault, FaultError, FaultId, Kind, Trigger};
+pub use fault::{Cut, Fault, FaultError, FaultId, Keep, Kind, Trigger};
 pub use file::File;
 pub use history::{Cursor, History, Step};
 pub use image::{Image, Images};

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::content::PAGE;
 use crate::errno::Errno;
 use crate::event::{Death, Event, Op, Progress, Site, Struck};
-use crate::fault::{Cut, FaultId, Faults, Kind, Target};
+use crate::fault::{Cut, FaultId, Faults, Keep, Kind, Target};
 use crate::history::Recording;
 use crate::node::Ino;
 use crate::state::{Change, State};
@@ -51,6 +51,8 @@ pub(crate) struct Machine {
     pub(crate) next_process: u64,
     pub(crate) boots: u64,
     pub(crate) faults: Faults,
+    /// What power losses keep that are aimed at an operation, where it is not drawn.
+    pub(crate) keeps: BTreeMap<FaultId, Keep>,
     pub(crate) phase: Arc<str>,
     pub(crate) now: Duration,
     pub(crate) delay: Duration,
@@ -95,6 +97,7 @@ impl Machine {
         losses.set_stream(LOSS_STREAM);
         Machine {
             faults: Faults::new(config.seed),
+            keeps: BTreeMap::new(),
             config,
             state,
             descriptors: FnvHashMap::default(),
@@ -258,7 +261,8 @@ impl Machine {
                 (Progress::Bytes(done, _), Some(ino)) if done > 0 => Some((ino, call.position, done)),
                 _ => None,
             };
-            self.power_loss(death, torn);
+            let keep = death.inside.as_ref().and_then(|struck| self.keeps.get(&struck.fault).copied());
+            self.power_loss(death, torn, keep.unwrap_or_default());
         } else {
             self.end_process(life.id, death);
         }
@@ -284,7 +288,7 @@ impl Machine {
 
     /// The lights go out: what is on the medium now is one of the images that the profile allows. `torn` names the bytes
     /// of a write that are certain to be there: inode, position, count.
-    pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>) {
+    pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>, keep: Keep) {
         let torn = torn.and_then(|(ino, position, count)| {
             let data = self.state.file(ino)?.seen.slice(position, count);
             if self.state.profile.data_before_length()
@@ -295,7 +299,7 @@ impl Machine {
             Some((ino, position, data))
         });
         self.end_all(&death);
-        self.state = crate::legal::draw(&self.state, &mut self.losses);
+        self.state = crate::legal::keep(&self.state, keep, &mut self.losses);
         if let Some((ino, position, data)) = torn
             && let Some(file) = self.state.file_mut(ino)
         {
