@@ -11,6 +11,9 @@ use crate::world::host::State;
 /// How often a partition is asked to work; between two attempts the broker is started anew.
 const ATTEMPTS: usize = 2;
 
+/// How long a request that was held back may take to arrive and be executed.
+const SETTLE: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// After the last step.
 pub(super) async fn end(stage: &Stage) {
     stage.disarm();
@@ -39,6 +42,8 @@ async fn heal(stage: &Stage) {
     stage.heal();
     stage.command(|sim| sim.set_fail_rate(0.0)).await;
     stage.net.borrow_mut().timeout = None;
+    // What a link held back arrives, and is executed, before anybody looks.
+    tokio::time::sleep(SETTLE).await;
     // A start or a stop that was under way comes to its end.
     let _ = stage.until(|state| *state != State::Starting).await;
 }

@@ -134,7 +134,7 @@ impl Stage {
             let kind = if power.is_some() { CrashKind::Power } else { CrashKind::Process };
             match power {
                 None => stage.host.disk.crash_process(),
-                Some(keep) => lights_out(&stage.host.disk, keep),
+                Some(keep) => stage.host.disk.power_loss_keeping(kept(keep)),
             }
             stage.down(kind, "");
             sim.crash(BROKER);
@@ -177,6 +177,9 @@ impl Stage {
         for one in aim::aim(fault, now)? {
             let lies = observe::lies(&one.kind);
             let id = self.host.disk.aim(one).map_err(|e| e.to_string())?;
+            if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
+                self.host.disk.keep(id, kept(keep));
+            }
             let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
             known.insert(id, (text.to_string(), lies));
             ids.push(id);
@@ -251,20 +254,10 @@ impl Stage {
     }
 }
 
-fn lights_out(disk: &faults::Disk, keep: s::Keep) {
+fn kept(keep: s::Keep) -> faults::Keep {
     match keep {
-        s::Keep::Some => disk.power_loss(),
-        // Everything had just been written back.
-        s::Keep::All => {
-            let (images, seen) = (disk.images(), disk.snapshot());
-            let last = images.count().checked_sub(1).and_then(|last| images.nth(last));
-            let all = last.filter(|image| image.hash() == seen.hash()).unwrap_or(seen);
-            disk.power_loss_leaving(&all);
-        }
-        // The first image is the one in which nothing of what was pending has arrived.
-        s::Keep::Nothing => match disk.images().nth(0) {
-            Some(least) => disk.power_loss_leaving(&least),
-            None => disk.power_loss(),
-        },
+        s::Keep::Some => faults::Keep::Drawn,
+        s::Keep::Nothing => faults::Keep::Nothing,
+        s::Keep::All => faults::Keep::Everything,
     }
 }

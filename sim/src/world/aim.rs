@@ -88,12 +88,6 @@ fn kind(fault: &s::Fault) -> Result<Kind, String> {
         s::FaultKind::Drop => Kind::SyncFailure { errno: Errno::EIO },
         s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
         s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
-        s::FaultKind::PowerLoss { keep, .. } if keep != s::Keep::Some => {
-            return Err(
-                "what a power loss inside an operation leaves is drawn: keep= is for the step `power-loss`"
-                    .into(),
-            );
-        }
         s::FaultKind::PowerLoss { bytes, .. } => Kind::PowerLoss { at: bytes.map_or(Cut::After, Cut::Bytes) },
     })
 }
