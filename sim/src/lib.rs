@@ -31,6 +31,7 @@ compile_error!(
 );
 
 pub mod executor;
+pub mod explore;
 pub mod oracle;
 pub mod outcome;
 pub mod scenario;

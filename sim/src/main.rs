@@ -21,6 +21,7 @@ enum Command {
     Merge(cli::merge::Merge),
     Replay(cli::replay::Replay),
     Shrink(cli::shrink::Shrink),
+    Explore(cli::explore::Explore),
     #[command(hide = true)]
     Again(cli::again::Again),
 }
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Merge(merge) => merge.run(),
         Command::Replay(replay) => replay.run(),
         Command::Shrink(shrink) => shrink.run(),
+        Command::Explore(explore) => explore.run(),
         Command::Again(again) => again.run(),
     }
 }

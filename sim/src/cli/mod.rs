@@ -9,6 +9,7 @@ use sim::{suite, trace};
 
 pub mod again;
 mod bar;
+pub mod explore;
 mod figures;
 pub mod merge;
 pub mod replay;

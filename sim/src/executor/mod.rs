@@ -73,12 +73,41 @@ pub struct Executed {
 /// Runs a scenario. Its seed is its first; random lines must have been unfolded.
 pub fn execute(scenario: &Scenario) -> Result<Executed, ExecuteError> {
     let recorder = Recorder::default();
-    let panic = match panics::caught(|| run(scenario, &recorder)) {
+    let panic = match panics::caught(|| run(scenario, &recorder, |_| {})) {
         Ok(Ok(())) => None,
         Ok(Err(why)) => return Err(ExecuteError::Stuck(why)),
         Err(words) => Some(words),
     };
     Ok(Executed { trace: recorder.take(), panic })
+}
+
+/// A run with all that was done to the disk.
+pub struct Recorded {
+    /// What happened.
+    pub trace: Trace,
+    /// For each entry of the trace, how many steps of the history had been taken.
+    pub marks: Vec<usize>,
+    /// What was done to the disk.
+    pub history: faults::History,
+}
+
+/// Runs a scenario and records what is done to the disk. A panic ends it early, and the record with it.
+pub fn record(scenario: &Scenario) -> Result<Recorded, ExecuteError> {
+    let recorder = Recorder::default();
+    let mut disk = None;
+    let ran = panics::caught(|| {
+        run(scenario, &recorder, |of| {
+            of.record();
+            let marked = of.clone();
+            recorder.mark_with(move || marked.recorded());
+            disk = Some(of.clone());
+        })
+    });
+    let marks = recorder.take_marks();
+    ran.unwrap_or_else(Err).map_err(ExecuteError::Stuck)?;
+    let history = disk.and_then(|disk| disk.take_history());
+    let history = history.ok_or_else(|| ExecuteError::Stuck("nothing was recorded".into()))?;
+    Ok(Recorded { trace: recorder.take(), marks, history })
 }
 
 /// One independent stream of random numbers for each subsystem.
@@ -89,9 +118,10 @@ fn stream(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-fn run(scenario: &Scenario, recorder: &Recorder) -> Result<(), String> {
+fn run(scenario: &Scenario, recorder: &Recorder, begin: impl FnOnce(&faults::Disk)) -> Result<(), String> {
     let seed = scenario.seeds.start;
     let host = Rc::new(build_host(scenario, recorder, seed));
+    begin(&host.disk);
     let mut sim = build_network(scenario, seed);
     let steps = plan::plan(&scenario.steps);
     let mut clients = plan::clients(&scenario.steps);

@@ -331,6 +331,31 @@ struct Recording {
     now: Millis,
     trace: Trace,
     calls: u32,
+    marker: Marker,
+    /// For each entry, what the marker said when it was added, or an entry before it.
+    marks: Vec<usize>,
+}
+
+/// Says how far something else has come, to tie the trace to it.
+#[derive(Default)]
+struct Marker(Option<Box<dyn Fn() -> usize + Send>>);
+
+impl std::fmt::Debug for Marker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "a marker" } else { "no marker" })
+    }
+}
+
+impl Recording {
+    fn push(&mut self, event: Event) {
+        if let Some(marker) = &self.marker.0 {
+            // Only what clients see is marked: the disk's own events come from within the disk.
+            let last = self.marks.last().copied().unwrap_or(0);
+            let seen = matches!(event, Event::Call { .. } | Event::Answer { .. });
+            self.marks.push(if seen { marker() } else { last });
+        }
+        self.trace.entries.push(Entry { at: self.now, event });
+    }
 }
 
 impl Recorder {
@@ -351,20 +376,27 @@ impl Recorder {
 
     /// Adds an event.
     pub fn add(&self, event: Event) {
+        self.lock().push(event);
+    }
+
+    /// From here on, notes with each entry how far something else has come.
+    pub fn mark_with(&self, marker: impl Fn() -> usize + Send + 'static) {
+        self.lock().marker = Marker(Some(Box::new(marker)));
+    }
+
+    /// Takes the notes out: one for each entry, never descending.
+    pub fn take_marks(&self) -> Vec<usize> {
         let mut recording = self.lock();
-        let at = recording.now;
-        recording.trace.entries.push(Entry { at, event });
+        recording.marker = Marker(None);
+        std::mem::take(&mut recording.marks)
     }
 
     /// Adds the beginning of a call, and gives the number that its answer will carry.
     pub fn call(&self, client: &Arc<str>, request: Request, probe: bool) -> CallId {
         let mut recording = self.lock();
-        let (at, id) = (recording.now, CallId(recording.calls));
+        let id = CallId(recording.calls);
         recording.calls += 1;
-        recording
-            .trace
-            .entries
-            .push(Entry { at, event: Event::Call { id, client: client.clone(), request, probe } });
+        recording.push(Event::Call { id, client: client.clone(), request, probe });
         id
     }
 

@@ -356,7 +356,8 @@ fn limits(s: &BrokerSettings) -> Limits {
     }
 }
 
-fn recovered(p: &PartitionReport) -> Recovered {
+/// What a partition's recovery said, as the trace has it.
+pub fn recovered(p: &PartitionReport) -> Recovered {
     let name = |path: &Path| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let damage = p.damage.iter();
     Recovered {
