@@ -2,7 +2,7 @@
 //! `cargo test -p sim --test scenarios -- recovery::torn_tail`.
 //!
 //! A test executes its scenario with all its seeds, asks the oracle, and compares what came of each step with the snapshot
-//! beside this file. A scenario without a snapshot fails, and so does a snapshot without a scenario. After a change,
+//! beside this file. Where the scenario says `explore`, the test also visits its crash points. A scenario without a snapshot fails, and so does a snapshot without a scenario. After a change,
 //! `cargo insta review` shows what became different, and accepts it.
 
 use std::collections::BTreeSet;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sim::explore::{Plan, explore};
+use sim::scenario::Scenario;
 use sim::suite::{self, ScenarioFile};
 use sim::trace::print;
 use walkdir::WalkDir;
@@ -56,12 +58,35 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
             outcome.seed(),
         )));
     }
+    if scenario.explore {
+        crash_points(file, &scenario)?;
+    }
     if !file.is_generator() {
         let text = ran.snapshot(&scenario);
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
         compare(file, &text);
     }
     Ok(())
+}
+
+/// So many images of each crash point are visited by a test; `sim explore` and the soak visit more.
+const IMAGES: u64 = 4;
+
+/// Visits the crash points of a scenario that asks for it.
+fn crash_points(file: &ScenarioFile, scenario: &Scenario) -> Result<(), Failed> {
+    let plan = Plan { limit: IMAGES, nested_limit: 1, ..Plan::default() };
+    let explored = explore(scenario, &plan).map_err(|e| e.to_string())?;
+    match explored.violations.first() {
+        None => Ok(()),
+        Some(first) => Err(Failed::from(format!(
+            "{} of {} recoveries broke a promise; the first, {}:\n{}\nsee it again: cargo run -p sim -- explore {}",
+            explored.violations.len(),
+            explored.recoveries + explored.nested,
+            first.operation,
+            first.broken,
+            file.path.display(),
+        ))),
+    }
 }
 
 /// Panics, with the difference, where the snapshot says something else.

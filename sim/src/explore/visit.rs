@@ -116,8 +116,12 @@ impl<'a> Visitor<'a> {
     }
 
     fn before(&self, step: usize) -> Before {
-        let count = self.recorded.marks.partition_point(|mark| *mark <= step);
-        let entries = self.recorded.trace.entries[..count].to_vec();
+        let entries = &self.recorded.trace.entries;
+        let within = self.recorded.marks.partition_point(|mark| *mark <= step);
+        // What the disk did last may lie behind the cut: only the entry after it would say.
+        let from_disk = |e: &Entry| matches!(e.event, Event::Disk(_));
+        let count = entries[..within].iter().rposition(|e| !from_disk(e)).map_or(0, |last| last + 1);
+        let entries = entries[..count].to_vec();
         let starting = entries.iter().rev().find(|e| matches!(e.event, Event::Starting(_)));
         let starting = starting.map(|e| e.event.clone());
         let topics = topics_of(&entries);

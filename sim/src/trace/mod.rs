@@ -349,10 +349,10 @@ impl std::fmt::Debug for Marker {
 impl Recording {
     fn push(&mut self, event: Event) {
         if let Some(marker) = &self.marker.0 {
-            // Only what clients see is marked: the disk's own events come from within the disk.
+            // The disk's own events come from within the disk, which cannot be asked at that moment.
             let last = self.marks.last().copied().unwrap_or(0);
-            let seen = matches!(event, Event::Call { .. } | Event::Answer { .. });
-            self.marks.push(if seen { marker() } else { last });
+            let from_disk = matches!(event, Event::Disk(_));
+            self.marks.push(if from_disk { last } else { marker() });
         }
         self.trace.entries.push(Entry { at: self.now, event });
     }
