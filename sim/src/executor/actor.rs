@@ -197,9 +197,8 @@ impl Actor {
             Err(why) => (StartExpect::Refused, format!("→ does not start: {why}")),
         };
         self.say(id, said.as_str());
-        let expected = if expect == StartExpect::Ok { StartExpect::Refused } else { expect };
-        if expected != StartExpect::Any && expected != found {
-            self.unmet(id, "a second broker is refused", said);
+        if expect != StartExpect::Any && expect != found {
+            self.unmet(id, format!("{expect:?}"), said);
         }
     }
 

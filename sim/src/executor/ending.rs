@@ -106,7 +106,9 @@ async fn try_all(stage: &Stage, places: Vec<(Arc<str>, u32)>) -> Vec<(Arc<str>, 
 
 /// All clients have gone: a few ticks later the broker must hold no connection.
 async fn count_connections(stage: &Stage) {
-    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    // The end of a connection is a message like any other.
+    let latency = stage.net.borrow().latency.map_or(std::time::Duration::ZERO, |span| span.max);
+    tokio::time::sleep(std::time::Duration::from_millis(10) + latency).await;
     let connections = &stage.host.connections;
     let certain = stage.host.state() == State::Up && !stage.was_severed();
     stage.recorder.add(Event::Network {

@@ -1,7 +1,7 @@
 //! Files for people: each decoded in one line, or record by record. Read by the oracle's decoder, not the broker's.
 
 use super::actor::Actor;
-use super::say;
+use super::{say, surgery};
 use crate::oracle::decode::{self, Piece};
 use crate::scenario::Verify;
 use crate::trace::Image;
@@ -81,6 +81,8 @@ fn entries(bytes: &[u8], right: impl Fn((u64, u64)) -> bool) -> String {
 
 /// One file, or all, record by record and entry by entry.
 pub(super) fn dump(image: &Image, file: Option<&str>) -> Result<String, String> {
+    let file = file.map(|file| surgery::resolve(image, file)).transpose()?;
+    let file = file.as_deref();
     let chosen = image.0.iter().filter(|f| match file {
         Some(file) => f.path.as_ref() == file || f.path.rsplit('/').next() == Some(file),
         None => !is_bookkeeping(&f.path),

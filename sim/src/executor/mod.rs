@@ -30,7 +30,7 @@ mod say;
 mod stage;
 mod surgery;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -221,10 +221,11 @@ fn other_client(sim: &mut turmoil::Sim<'static>, name: &str, stage: Rc<Stage>) {
     let (jobs, mut to_do) = mpsc::unbounded_channel::<Job>();
     stage.actors.borrow_mut().insert(name.to_owned(), jobs);
     let name = name.to_owned();
-    let actor = RefCell::new(None);
     sim.client(name.clone(), async move {
+        // Its connections stay from one of its blocks to the next.
+        let mut actor: Option<Actor> = None;
         while let Some(job) = to_do.recv().await {
-            let mut actor = actor.borrow_mut().take().unwrap_or_else(|| Actor::new(&name, stage.clone()));
+            let actor = actor.get_or_insert_with(|| Actor::new(&name, stage.clone()));
             actor.round = job.round;
             actor.run(&job.steps).await;
             let _ = job.done.send(());

@@ -159,7 +159,7 @@ fn existing(image: &Image, file: &str) -> Result<(String, Arc<[u8]>), String> {
 }
 
 /// A name with `@first`, `@last` or `@N` in the place of the segment's twenty digits.
-fn resolve(image: &Image, file: &str) -> Result<String, String> {
+pub(super) fn resolve(image: &Image, file: &str) -> Result<String, String> {
     let Some((dir, rest)) = file.split_once('@') else { return Ok(file.to_owned()) };
     let (which, ending) = rest.split_once('.').unwrap_or((rest, ""));
     let logs: Vec<&str> = image

@@ -114,9 +114,9 @@ pub enum FaultKind {
     },
     /// `lost`: a write or sync that answers yes and does nothing.
     Lost,
-    /// `misdirect=512`: a write that lands so many bytes further on (or back).
+    /// `misdirect=512`: a write that lands at this byte of its file, and not where it should have.
     Misdirect {
-        /// The distance.
+        /// The byte.
         by: i64,
     },
     /// `flip=3`: of what a read gives, bit 3 (from the first byte's lowest) is wrong; the disk itself is not.

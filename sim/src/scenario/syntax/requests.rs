@@ -15,7 +15,7 @@ use crate::scenario::{
 };
 
 /// The codes of errors, by the names they have in the protocol.
-pub const CODES: [(&str, Code); 16] = [
+pub const CODES: [(&str, Code); 17] = [
     ("INVALID_REQUEST", Code::InvalidRequest),
     ("FRAME_TOO_LARGE", Code::FrameTooLarge),
     ("INVALID_TOPIC", Code::InvalidTopic),
@@ -32,6 +32,7 @@ pub const CODES: [(&str, Code); 16] = [
     ("TOO_MANY_CONNECTIONS", Code::TooManyConnections),
     ("SHUTTING_DOWN", Code::ShuttingDown),
     ("TIMEOUT", Code::Timeout),
+    ("UNAVAILABLE", Code::Unavailable),
 ];
 
 /// The name of a code.
@@ -141,6 +142,7 @@ const SEND_LENGTH: Plain<SendLength> = Plain(
     },
     |length| match length {
         SendLength::Right => "right".to_owned(),
+        SendLength::Is(n) if *n < 1 << 16 => n.to_string(),
         SendLength::Is(n) => format!("{n:#x}"),
     },
 );
