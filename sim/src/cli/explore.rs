@@ -64,6 +64,7 @@ impl From<Profile> for faults::Profile {
 
 impl Explore {
     /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
+    #[allow(clippy::disallowed_methods)] // the figure is about the real machine
     pub fn run(&self) -> ExitCode {
         let scenario = match super::load(&self.scenario) {
             Ok(scenario) => scenario,

@@ -14,9 +14,6 @@
 mod look;
 mod visit;
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-
 use faults::{Config, History, Profile};
 
 use crate::executor::{self, ExecuteError, Recorded};
@@ -104,7 +101,7 @@ impl Explored {
 }
 
 /// Images and what clients had seen, by hash: only whether one was there is asked, never their order.
-type Seen = HashSet<(u128, usize), BuildHasherDefault<fnv::FnvHasher>>;
+type Seen = fnv::FnvHashSet<(u128, usize)>;
 
 /// Runs a scenario once and visits its crash points.
 pub fn explore(scenario: &Scenario, plan: &Plan) -> Result<Explored, ExecuteError> {

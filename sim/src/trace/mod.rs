@@ -7,7 +7,7 @@
 //! | [`Entry`] | an event and when it happened |
 //! | [`Trace`] | all entries of a run; [`Trace::hash`] is the same for the same scenario and build, in another process too |
 //! | [`Recorder`] | a handle with which every part of the world adds to the one trace |
-//! | [`print`] | the timeline, for people |
+//! | [`mod@print`] | the timeline, for people |
 
 mod call;
 mod hash;

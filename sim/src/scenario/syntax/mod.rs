@@ -1,4 +1,4 @@
-//! How scenarios are written: [`parse`] reads a file, [`print`] writes one.
+//! How scenarios are written: [`parse`] reads a file, [`print()`] writes one.
 //!
 //! Each line is described once (`fn produce(f: &mut impl Fields, …)` in [`requests`], and so on), for reading and for
 //! writing: [`reader`] fills the described fields from a file and collects mistakes, [`writer`] prints them.
