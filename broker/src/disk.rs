@@ -123,7 +123,7 @@ const INTERRUPTED_SYNC_TRIES: usize = 3;
 #[track_caller]
 pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
     let mut result = file.sync_data();
-    for _ in 1..INTERRUPTED_SYNC_TRIES {
+    for _ in 0..INTERRUPTED_SYNC_TRIES {
         match &result {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.sync_data(),
             _ => break,
@@ -136,7 +136,7 @@ pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
 #[track_caller]
 pub fn sync_dir(disk: &impl Disk, dir: &Path) -> io::Result<()> {
     let mut result = disk.sync_dir(dir);
-    for _ in 1..INTERRUPTED_SYNC_TRIES {
+    for _ in 0..INTERRUPTED_SYNC_TRIES {
         match &result {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => result = disk.sync_dir(dir),
             _ => break,
