@@ -66,8 +66,10 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// The defaults, with this many threads for recovery: to ask the system for the number of its cores takes longer than
+    /// to recover a small directory.
+    pub const fn with_recovery_threads(recovery_threads: usize) -> Self {
         Self {
             durability: Durability::Os,
             segment_bytes: 1 << 30,
@@ -76,8 +78,14 @@ impl Default for Settings {
             retention_bytes: None,
             retention_age: None,
             retention_check: Duration::from_secs(60),
-            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            recovery_threads,
         }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::with_recovery_threads(std::thread::available_parallelism().map_or(1, usize::from))
     }
 }
 

@@ -18,8 +18,9 @@ pub(super) fn read(
 ) {
     let Some(known) = model.partition(topic, partition) else { return };
     let content = (seen.key.clone(), seen.value.clone());
-    let what = format!("{} offset {}", name(topic, partition), seen.offset);
-    let found = format!("{} with timestamp {}", show(seen.key.as_deref(), &seen.value), seen.timestamp);
+    // Most reads give what they must: words are made where they are needed.
+    let what = || format!("{} offset {}", name(topic, partition), seen.offset);
+    let found = || format!("{} with timestamp {}", show(seen.key.as_deref(), &seen.value), seen.timestamp);
     match known.slots.get(&seen.offset) {
         Some(slot) if model.has_content(slot.id, seen.key.as_ref(), &seen.value) => {
             if let Some(timestamp) = slot.timestamp.filter(|t| *t != seen.timestamp) {
@@ -27,8 +28,8 @@ pub(super) fn read(
                 f.broke(
                     Promise::NeverWrong,
                     "timestamp",
-                    what,
-                    (expected, found),
+                    what(),
+                    (expected, found()),
                     &model.entries_of(slot.id),
                 );
             }
@@ -45,9 +46,9 @@ pub(super) fn read(
                 true => (Promise::NoReuse, "another record"),
                 false => (Promise::NeverWrong, "other bytes"),
             };
-            f.broke(promise, kind, what, (expected, found), &model.entries_of(slot.id));
+            f.broke(promise, kind, what(), (expected, found()), &model.entries_of(slot.id));
         }
-        _ => learn(f, model, topic, partition, seen, now, (what, found)),
+        _ => learn(f, model, topic, partition, seen, now, (what(), found())),
     }
 }
 

@@ -279,7 +279,7 @@ impl Walk {
         };
         let failed = op.result.is_err() && op.fault.is_some();
         let is_log = file.ends_with(".log");
-        if op.op == "create" && is_log && op.result.is_ok() {
+        if op.op == "open" && is_log && op.result.is_ok() {
             let base = decode::base_offset(file.trim_end_matches(".log"));
             if let (Some(known), Some(base)) = (self.model.partition_mut(topic, partition), base) {
                 known.newest_base = known.newest_base.max(base);

@@ -327,7 +327,7 @@ pub fn image_of(disk: &faults::Disk) -> Image {
 
 /// The log's settings; what the scenario does not say is the broker's default.
 pub fn log_settings(s: &BrokerSettings) -> Settings {
-    let default = Settings::default();
+    let default = Settings::with_recovery_threads(1);
     Settings {
         durability: s.durability.unwrap_or(default.durability),
         segment_bytes: s.segment_bytes.unwrap_or(default.segment_bytes),
