@@ -115,17 +115,29 @@ pub fn write_full_at(file: &impl DiskFile, buf: &[u8], position: u64) -> io::Res
     Ok(())
 }
 
-/// How often a sync that a signal interrupted is tried again. Any other failure of a sync is final: the kernel may
+/// How often a sync or a cut that a signal interrupted is tried again. Any other failure of a sync is final: the kernel may
 /// have dropped the dirty pages, and a second try would answer "yes" about data that is gone.
-const INTERRUPTED_SYNC_TRIES: usize = 3;
+const INTERRUPTED_TRIES: usize = 3;
 
 /// Makes a file's data durable; retries `EINTR` only.
 #[track_caller]
 pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
     let mut result = file.sync_data();
-    for _ in 0..INTERRUPTED_SYNC_TRIES {
+    for _ in 0..INTERRUPTED_TRIES {
         match &result {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.sync_data(),
+            _ => break,
+        }
+    }
+    result
+}
+
+/// Cuts a file off, or extends it with zeros; retries `EINTR` only.
+pub fn set_len(file: &impl DiskFile, len: u64) -> io::Result<()> {
+    let mut result = file.set_len(len);
+    for _ in 0..INTERRUPTED_TRIES {
+        match &result {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.set_len(len),
             _ => break,
         }
     }
@@ -136,7 +148,7 @@ pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
 #[track_caller]
 pub fn sync_dir(disk: &impl Disk, dir: &Path) -> io::Result<()> {
     let mut result = disk.sync_dir(dir);
-    for _ in 0..INTERRUPTED_SYNC_TRIES {
+    for _ in 0..INTERRUPTED_TRIES {
         match &result {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => result = disk.sync_dir(dir),
             _ => break,

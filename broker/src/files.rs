@@ -123,7 +123,7 @@ pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = tmp_path(path);
     let result = (|| {
         let file = disk.open(&tmp, Open::Create)?;
-        file.set_len(0)?;
+        disk::set_len(&file, 0)?;
         disk::write_full_at(&file, bytes, 0)?;
         disk::sync_file(&file)?;
         disk.rename(&tmp, path)

@@ -352,7 +352,7 @@ impl<D: Disk> Recovery<'_, D> {
     /// the partition takes no writes.
     fn cut(&mut self, base: Offset, end: Position, len: u64) {
         let cut = self.disk.open(&self.path(base, Kind::Log), Open::Write).and_then(|file| {
-            file.set_len(end.get())?;
+            disk::set_len(&file, end.get())?;
             self.sync(base, &file)
         });
         match cut {
@@ -521,7 +521,7 @@ impl<D: Disk> Recovery<'_, D> {
             Ok(match unbuilt {
                 Some((.., bytes)) => {
                     // Nothing of what is in it may be read before it is written over.
-                    let _ = file.set_len(0);
+                    let _ = disk::set_len(&file, 0);
                     Writer::waiting(path, file, bytes.clone())
                 }
                 None => {

@@ -88,7 +88,7 @@ impl<F: DiskFile> Active<F> {
     /// Cuts off what a failed write left, and syncs the cut: without the sync, a power loss could bring the refused
     /// bytes back, since the longer length may reach the disk and the shorter one not.
     fn undo(&self, write: io::Error) -> AppendFailed {
-        match self.log.set_len(self.position.get()).and_then(|()| disk::sync_file(&*self.log)) {
+        match disk::set_len(&*self.log, self.position.get()).and_then(|()| disk::sync_file(&*self.log)) {
             Ok(()) => AppendFailed::Undone(write),
             Err(cut) => AppendFailed::Stuck { write, cut },
         }
@@ -174,7 +174,7 @@ pub fn create<D: Disk>(disk: &D, dir: &Path, base: Offset, interval: u64) -> io:
 
 fn fresh_index<D: Disk>(disk: &D, path: PathBuf) -> io::Result<Writer<D::File>> {
     let file = disk.open(&path, Open::Create)?;
-    file.set_len(0)?;
+    disk::set_len(&file, 0)?;
     Ok(Writer::new(path, file, 0))
 }
 

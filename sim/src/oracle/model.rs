@@ -97,6 +97,8 @@ pub struct Partition {
     pub unopened: bool,
     /// Something other than a full disk has failed here since the last start: a fence is legal.
     pub may_fence: bool,
+    /// A cut of its log has failed: a request that was to be taken back may have left its beginning.
+    pub cut_failed: bool,
     /// Records that the scenario itself has written into the log.
     pub planted: BTreeMap<u64, Content>,
     /// Stems of segments whose index files the scenario or a lying disk has changed.

@@ -89,6 +89,7 @@ fn learn(
         if let Some(known) = model.partition_mut(topic, partition) {
             known.slots.insert(seen.offset, slot);
         }
+        claim_before(model, topic, partition, seen.offset, id);
         p10_routed::found(f, model, topic, partition, id);
         return;
     }
@@ -108,7 +109,7 @@ fn learn(
 }
 
 /// The record of unknown outcome that this can be; of several with the same content, the one whose neighbour in its
-/// request lies right before.
+/// request lies right before, or else one that goes to this partition.
 fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &Content) -> Option<RecordId> {
     let open = |id: &&RecordId| {
         let produced = &model.produced[&id.call];
@@ -120,5 +121,31 @@ fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &
         let before = id.index.checked_sub(1).map(|i| fates[i]);
         matches!(before, Some(Fate::Found(p, o) | Fate::Acknowledged(p, o)) if p == partition && o + 1 == offset)
     };
-    ids.iter().filter(open).find(follows).or_else(|| ids.iter().find(open)).copied()
+    let right = |id: &&RecordId| p10_routed::goes_to(model, topic, partition, **id);
+    let open = || ids.iter().filter(open);
+    open().filter(right).find(follows).or_else(|| open().find(right)).or_else(|| open().next()).copied()
+}
+
+/// Of two records with the same content, the other one was thought to be found at the offset before this record's: now that
+/// the second record of a request has turned up, it is the first one of that request that lies there.
+fn claim_before(model: &mut Model, topic: &str, partition: u32, offset: u64, id: RecordId) {
+    let (mut at, mut index) = (offset, id.index);
+    while index > 0 && at > 0 {
+        (at, index) = (at - 1, index - 1);
+        let before = RecordId { call: id.call, index };
+        let is_open = model.produced[&id.call].fates[index] == Fate::Open;
+        let slot = model.partition(topic, partition).and_then(|known| known.slots.get(&at));
+        let Some(other) = slot.filter(|slot| !slot.acknowledged).map(|slot| slot.id) else { return };
+        let alone = model.produced[&other.call].records.len() == 1;
+        let (key, value) = model.content(before);
+        let same = model.has_content(other, key.as_ref(), &value);
+        if !(is_open && alone && same && p10_routed::goes_to(model, topic, partition, before)) {
+            return;
+        }
+        model.set_fate(other, Fate::Open);
+        model.set_fate(before, Fate::Found(partition, at));
+        if let Some(slot) = slot_mut(model, topic, partition, at) {
+            slot.id = before;
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! P4: what was refused is never read later; what was unknown is there whole, or never.
 //!
 //! That a read gives a refused record is noticed where reads are judged (P3). Here: the records of one request that went to
-//! one partition lie there together. After a crash they may end early, since the log has no frame around them: then what is
+//! one partition lie there together. After a crash, or a cut that failed, they may end early, since the log has no frame around them: then what is
 //! left is their beginning.
 
 use super::look::name;
@@ -39,6 +39,7 @@ fn places(model: &Model, produced: &Produced) -> Vec<(std::sync::Arc<str>, u32)>
 fn request(f: &mut Findings, model: &Model, id: CallId, produced: &Produced, topic: &str, partition: u32) {
     let mut last: Option<u64> = None;
     let mut ended = false;
+    let cut_failed = model.partition(topic, partition).is_some_and(|known| known.cut_failed);
     for (index, fate) in produced.fates.iter().enumerate() {
         let found = match fate {
             Fate::Found(p, offset) if *p == partition => Some(*offset),
@@ -48,7 +49,7 @@ fn request(f: &mut Findings, model: &Model, id: CallId, produced: &Produced, top
         };
         let broken = match found {
             Some(offset) => ended || last.is_some_and(|last| offset != last + 1),
-            None => last.is_some() && produced.epoch == model.epoch,
+            None => last.is_some() && produced.epoch == model.epoch && !cut_failed,
         };
         if broken {
             let what = format!("request {} to {}", id.0, name(topic, partition));

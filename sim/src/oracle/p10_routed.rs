@@ -88,6 +88,17 @@ pub(super) fn found(f: &mut Findings, model: &Model, topic: &str, partition: u32
     }
 }
 
+/// Whether a record can be in this partition.
+pub(super) fn goes_to(model: &Model, topic: &str, partition: u32, id: RecordId) -> bool {
+    let produced = &model.produced[&id.call];
+    let count = model.topics.get(topic).map_or(1, |t| u32::try_from(t.partitions.len()).unwrap_or(u32::MAX));
+    match (produced.partition, &produced.records[id.index].key) {
+        (Some(chosen), _) => chosen == partition,
+        (None, Some(key)) => partition_of(key, count) == partition,
+        (None, None) => true,
+    }
+}
+
 fn right_partition(f: &mut Findings, model: &Model, topic: &str, partition: u32, id: RecordId) {
     let Some(key) = &model.produced[&id.call].records[id.index].key else { return };
     let count = model.topics.get(topic).map_or(1, |t| u32::try_from(t.partitions.len()).unwrap_or(u32::MAX));

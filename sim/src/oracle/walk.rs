@@ -294,6 +294,13 @@ impl Walk {
         {
             known.index_behind = true;
         }
+        if failed
+            && op.op == "set-len"
+            && is_log
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            known.cut_failed = true;
+        }
         if op.lies {
             self.lied(Some(&op.path));
         }

@@ -292,7 +292,8 @@ impl Host {
     }
 
     fn copy_of(&self, disk: &faults::Disk) -> faults::Disk {
-        disk.snapshot().to_disk(self.disk.config())
+        // With room: what is compared is what recovery does, and not what a full disk keeps it from doing.
+        disk.snapshot().to_disk(faults::Config { capacity: None, ..self.disk.config() })
     }
 
     /// Whether the broker opens a copy of the disk.
