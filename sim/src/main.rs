@@ -17,6 +17,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(cli::run::Run),
+    List(cli::list::List),
+    Check(cli::check::Check),
+    New(cli::new::New),
     Sweep(cli::sweep::Sweep),
     Merge(cli::merge::Merge),
     Replay(cli::replay::Replay),
@@ -29,6 +32,9 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(run) => run.run(),
+        Command::List(list) => list.run(),
+        Command::Check(check) => check.run(),
+        Command::New(new) => new.run(),
         Command::Sweep(sweep) => sweep.run(),
         Command::Merge(merge) => merge.run(),
         Command::Replay(replay) => replay.run(),

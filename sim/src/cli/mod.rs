@@ -9,9 +9,12 @@ use sim::{suite, trace};
 
 pub mod again;
 mod bar;
+pub mod check;
 pub mod explore;
 mod figures;
+pub mod list;
 pub mod merge;
+pub mod new;
 pub mod replay;
 pub mod run;
 pub mod shrink;

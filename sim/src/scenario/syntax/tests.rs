@@ -202,3 +202,29 @@ fn a_second_line_of_the_world_before_the_first_step_is_a_step() {
     assert_eq!(scenario.disk.capacity, Some(Capacity::Bytes(9)));
     assert_eq!(scenario.steps.len(), 1);
 }
+
+/// The page for people who write scenarios, with its examples.
+const PAGE: &str = include_str!("../../../../scenarios/README.md");
+
+fn examples() -> impl Iterator<Item = &'static str> {
+    PAGE.split("```kdl\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
+
+#[test]
+fn every_example_on_the_page_can_be_read() {
+    assert!(examples().count() > 9);
+    for example in examples() {
+        if let Err(mistakes) = parse("README.md", example) {
+            panic!("{example}\n{:#?}", mistakes.lines());
+        }
+    }
+}
+
+#[test]
+fn every_word_of_the_language_has_an_example_on_the_page() {
+    let used: Vec<&str> =
+        examples().flat_map(str::lines).filter_map(|line| line.split_whitespace().next()).collect();
+    for word in super::steps::words().chain(["scenario", "broker", "disk", "net", "clock", "sometimes"]) {
+        assert!(used.contains(&word), "`{word}` has no example");
+    }
+}
