@@ -197,6 +197,16 @@ fn the_comment_at_the_head_says_what_it_is_about() {
 }
 
 #[test]
+fn a_change_of_the_world_as_the_first_step_stays_a_step() {
+    for line in ["disk capacity=8", "net latency=\"1ms\"", "clock at=5"] {
+        let word = line.split(' ').next().unwrap_or_default();
+        let scenario = read(&format!("{word}\n{line}\ncrash\n"));
+        assert_eq!(scenario.steps.len(), 2);
+        assert_eq!(parse("t.kdl", &print(&scenario)).ok(), Some(scenario), "{line}");
+    }
+}
+
+#[test]
 fn a_second_line_of_the_world_before_the_first_step_is_a_step() {
     let scenario = read("disk capacity=9\ndisk capacity=8\n");
     assert_eq!(scenario.disk.capacity, Some(Capacity::Bytes(9)));
