@@ -63,9 +63,17 @@ impl<'a, F: DiskFile> Window<'a, F> {
 
     fn load(&mut self, position: u64, want: usize) -> io::Result<()> {
         let available = self.limit.saturating_sub(position);
-        let len = usize::try_from(available).unwrap_or(usize::MAX).min(want.max(self.chunk));
-        self.buf.resize(len, 0);
-        let n = disk::read_full_at(self.file, &mut self.buf, position)?;
+        let available = usize::try_from(available).unwrap_or(usize::MAX);
+        self.buf.resize(available.min(want.max(self.chunk)), 0);
+        let n = match disk::read_full_at(self.file, &mut self.buf, position) {
+            // What cannot be read may lie behind the bytes that are wanted.
+            Err(_) if self.buf.len() > want => {
+                self.buf.truncate(want);
+                disk::read_full_at(self.file, &mut self.buf, position)
+            }
+            read => read,
+        };
+        let n = n.inspect_err(|_| self.buf.clear())?;
         self.buf.truncate(n);
         self.buf_at = position;
         Ok(())

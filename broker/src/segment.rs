@@ -275,7 +275,14 @@ impl<F: DiskFile> View<F> {
     fn collect(&self, from: Offset, at: u64, max_bytes: usize) -> io::Result<Read> {
         let available = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; available.min(max_bytes.max(4 << 10))];
-        let got = disk::read_full_at(&*self.log, &mut bytes, at)?;
+        let got = match disk::read_full_at(&*self.log, &mut bytes, at) {
+            // What cannot be read may lie behind the first record: that one alone, then.
+            Err(_) if bytes.len() > record::HEADER_BYTES => {
+                bytes.truncate(record::HEADER_BYTES);
+                disk::read_full_at(&*self.log, &mut bytes, at)?
+            }
+            read => read?,
+        };
         bytes.truncate(got);
         let (mut done, mut next) = (0, from);
         while next < self.end {

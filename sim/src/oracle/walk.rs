@@ -76,7 +76,8 @@ impl Walk {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                         known.unopened = said.fenced.is_some();
-                        known.may_fence |= known.unopened && self.struck != self.struck_before_start;
+                        let reason = self.struck != self.struck_before_start || !known.planted.is_empty();
+                        known.may_fence |= known.unopened && reason;
                     }
                 }
             }

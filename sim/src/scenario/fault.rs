@@ -119,7 +119,7 @@ pub enum FaultKind {
         /// The byte.
         by: i64,
     },
-    /// `flip=3`: of what a read gives, bit 3 (from the first byte's lowest) is wrong; the disk itself is not.
+    /// `flip=3`: just before a read, bit 3 of what it asks for (from the first byte's lowest) rots on the disk.
     Flip {
         /// The bit.
         bit: u64,
