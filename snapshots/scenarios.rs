@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sim::explore::{Plan, explore};
+use sim::explore::{Bounds, Run, explore};
 use sim::scenario::Scenario;
 use sim::suite::{self, ScenarioFile};
 use sim::trace::print;
@@ -69,21 +69,15 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// So many images of each crash point are visited by a test; `sim explore` and the soak visit more.
-const IMAGES: u64 = 4;
-
-/// Visits the crash points of a scenario that asks for it.
+/// Visits the crash points of a scenario that asks for it, at a size for every day; `sim explore` and the soak visit more.
 fn crash_points(file: &ScenarioFile, scenario: &Scenario) -> Result<(), Failed> {
-    let plan = Plan { limit: IMAGES, nested_limit: 1, ..Plan::default() };
-    let explored = explore(scenario, &plan).map_err(|e| e.to_string())?;
-    match explored.violations.first() {
+    let run = Run::new(scenario, scenario.seeds.start, None).map_err(|e| e.to_string())?;
+    let report = explore(&run, Bounds::quick());
+    match report.first {
         None => Ok(()),
         Some(first) => Err(Failed::from(format!(
-            "{} of {} recoveries broke a promise; the first, {}:\n{}\nsee it again: cargo run -p sim -- explore {}",
-            explored.violations.len(),
-            explored.recoveries + explored.nested,
-            first.operation,
-            first.broken,
+            "{} images broke a promise; the first, {first}\nsee it again: cargo run -p sim -- explore {}",
+            report.violations,
             file.path.display(),
         ))),
     }

@@ -145,6 +145,9 @@ pub struct Event<'a> {
     pub phase: &'a str,
     /// How long the device made the caller wait.
     pub stalled: Duration,
+    /// How many steps the history that is being recorded has by now: this operation belongs to the last of them, if it
+    /// changed anything.
+    pub recorded: usize,
 }
 
 /// How a process ended.

@@ -230,6 +230,7 @@ impl Machine {
             barrier_off: call.site.is_some_and(|site| is_off(&self.barriers_off, site)),
             phase: &self.phase,
             stalled,
+            recorded: self.recording.as_ref().map_or(0, Recording::len),
         });
     }
 

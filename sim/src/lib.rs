@@ -30,6 +30,7 @@ compile_error!(
      overrides that: add `--cfg tokio_unstable` there"
 );
 
+pub mod barriers;
 pub mod executor;
 pub mod explore;
 pub mod oracle;

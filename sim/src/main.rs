@@ -25,6 +25,7 @@ enum Command {
     Replay(cli::replay::Replay),
     Shrink(cli::shrink::Shrink),
     Explore(cli::explore::Explore),
+    Barriers(cli::barriers::Barriers),
     #[command(hide = true)]
     Again(cli::again::Again),
 }
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Replay(replay) => replay.run(),
         Command::Shrink(shrink) => shrink.run(),
         Command::Explore(explore) => explore.run(),
+        Command::Barriers(barriers) => barriers.run(),
         Command::Again(again) => again.run(),
     }
 }

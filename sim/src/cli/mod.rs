@@ -9,6 +9,7 @@ use sim::{suite, trace};
 
 pub mod again;
 mod bar;
+pub mod barriers;
 pub mod check;
 pub mod explore;
 mod figures;

@@ -40,7 +40,7 @@ use actor::Actor;
 use plan::Node;
 use stage::{Job, Stage};
 
-use crate::scenario::{Capacity, Profile, Scenario};
+use crate::scenario::{BrokerSettings, Capacity, Profile, Scenario};
 use crate::trace::{Millis, Recorder, Trace};
 use crate::world::BROKER;
 use crate::world::clock::EPOCH_MS;
@@ -70,10 +70,23 @@ pub struct Executed {
     pub panic: Option<String>,
 }
 
+/// A run, and all that its disk went through.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What came of it.
+    pub executed: Executed,
+    /// Every change to the disk.
+    pub history: faults::History,
+    /// Of each step of the history, the entry of the trace that it belongs to.
+    pub marks: Vec<usize>,
+    /// What the broker was started with, from which entry of the trace on.
+    pub starts: Vec<(usize, BrokerSettings)>,
+}
+
 /// Runs a scenario. Its seed is its first; random lines must have been unfolded.
 pub fn execute(scenario: &Scenario) -> Result<Executed, ExecuteError> {
     let recorder = Recorder::default();
-    let panic = match panics::caught(|| run(scenario, &recorder, |_| {})) {
+    let panic = match panics::caught(|| run(scenario, &recorder, |_| ()).map(drop)) {
         Ok(Ok(())) => None,
         Ok(Err(why)) => return Err(ExecuteError::Stuck(why)),
         Err(words) => Some(words),
@@ -81,33 +94,19 @@ pub fn execute(scenario: &Scenario) -> Result<Executed, ExecuteError> {
     Ok(Executed { trace: recorder.take(), panic })
 }
 
-/// A run with all that was done to the disk.
-pub struct Recorded {
-    /// What happened.
-    pub trace: Trace,
-    /// For each entry of the trace, how many steps of the history had been taken.
-    pub marks: Vec<usize>,
-    /// What was done to the disk.
-    pub history: faults::History,
-}
-
-/// Runs a scenario and records what is done to the disk. A panic ends it early, and the record with it.
+/// Runs a scenario, and writes down all that its disk goes through.
 pub fn record(scenario: &Scenario) -> Result<Recorded, ExecuteError> {
     let recorder = Recorder::default();
-    let mut disk = None;
-    let ran = panics::caught(|| {
-        run(scenario, &recorder, |of| {
-            of.record();
-            let marked = of.clone();
-            recorder.mark_with(move || marked.recorded());
-            disk = Some(of.clone());
-        })
-    });
-    let marks = recorder.take_marks();
-    ran.unwrap_or_else(Err).map_err(ExecuteError::Stuck)?;
-    let history = disk.and_then(|disk| disk.take_history());
+    let ran = panics::caught(|| run(scenario, &recorder, |host| host.disk.record()));
+    let host = match ran {
+        Ok(Ok(host)) => host,
+        Ok(Err(why)) => return Err(ExecuteError::Stuck(why)),
+        Err(words) => return Err(ExecuteError::Stuck(format!("panicked: {words}"))),
+    };
+    let history = host.disk.take_history();
     let history = history.ok_or_else(|| ExecuteError::Stuck("nothing was recorded".into()))?;
-    Ok(Recorded { trace: recorder.take(), marks, history })
+    let (marks, starts) = (recorder.take_marks(), host.starts.take());
+    Ok(Recorded { executed: Executed { trace: recorder.take(), panic: None }, history, marks, starts })
 }
 
 /// One independent stream of random numbers for each subsystem.
@@ -118,10 +117,10 @@ fn stream(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-fn run(scenario: &Scenario, recorder: &Recorder, begin: impl FnOnce(&faults::Disk)) -> Result<(), String> {
+fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Result<Rc<Host>, String> {
     let seed = scenario.seeds.start;
     let host = Rc::new(build_host(scenario, recorder, seed));
-    begin(&host.disk);
+    prepare(&host);
     let mut sim = build_network(scenario, seed);
     let steps = plan::plan(&scenario.steps);
     let mut clients = plan::clients(&scenario.steps);
@@ -155,16 +154,21 @@ fn run(scenario: &Scenario, recorder: &Recorder, begin: impl FnOnce(&faults::Dis
     }
     host.disk.crash_process(); // what is dropped with the simulation changes nothing
     host.disk.stop_observing();
-    Ok(())
+    Ok(host)
 }
 
-fn build_host(scenario: &Scenario, recorder: &Recorder, seed: u64) -> Host {
-    let profile = match scenario.disk.profile.unwrap_or_default() {
+/// The disk's word for a profile.
+pub fn profile(profile: Profile) -> faults::Profile {
+    match profile {
         Profile::Strict => faults::Profile::Strict,
         Profile::Ordered => faults::Profile::Ordered,
         Profile::Writeback => faults::Profile::Writeback,
         Profile::Lying => faults::Profile::Lying,
-    };
+    }
+}
+
+fn build_host(scenario: &Scenario, recorder: &Recorder, seed: u64) -> Host {
+    let profile = profile(scenario.disk.profile.unwrap_or_default());
     let capacity = match scenario.disk.capacity {
         Some(Capacity::Bytes(bytes) | Capacity::Free(bytes)) => Some(bytes),
         Some(Capacity::Unlimited) | None => None,

@@ -1,283 +1,297 @@
-//! One crash point: its images, each recovered, read and judged.
+//! Goes through all crash points of a run, on all cores.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use broker::Broker;
-use broker::broker::World;
-use broker::clock::Clock;
 use broker::settings::Settings;
-use broker::units::Timestamp;
-use broker::work::InLine;
-use faults::{Config, Cursor, Disk, History, Image, Images, Profile};
+use faults::{Cursor, Image, Images, SECTOR};
+use fnv::{FnvHashMap, FnvHashSet};
 
-use super::look::Asker;
-use super::{Explored, Plan, Seen, Violation};
-use crate::executor::Recorded;
-use crate::oracle;
-use crate::scenario::{self, Scenario};
-use crate::trace::{Answer, CrashKind, Entry, Event, Moment, Request, Trace};
-use crate::world::DATA;
-use crate::world::disk::WorldDisk;
-use crate::world::host::{image_of, log_settings, recovered};
-use crate::world::phase::Phases;
-use crate::world::stall::Stalls;
+use super::Bounds;
+use super::nested;
+use super::record::Run;
+use super::recover::{Found, recover};
+use super::report::{Choice, Place, Report};
+use crate::oracle::Promise;
+use crate::oracle::look::PartitionLook;
+use crate::oracle::walk::Walk;
+use crate::trace::{Event, Millis};
+use crate::world::host::log_settings;
 
-/// Writes up to this length are cut at every byte; longer ones at sectors and near their ends.
-const EVERY_BYTE: u64 = 64;
-const SECTOR: u64 = 512;
-/// The most violations that are kept of one part.
-const VIOLATIONS: usize = 20;
-/// Questions of an exploration are numbered from here, far behind those of the run.
-const CALLS: u32 = 1 << 30;
+/// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
+const CUT_EVERYWHERE: u64 = 48;
 
-/// Recovery stamps no record.
-#[derive(Debug)]
-struct NoClock;
+/// What is known of an image by its hash, its settings and the name under which the machine was started.
+type Key = (u128, usize, Arc<str>);
+type Known = FnvHashMap<Key, Arc<Result<Found, String>>>;
 
-impl Clock for NoClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::ZERO
+/// What the threads share.
+pub(super) struct Shared<'a> {
+    pub(super) run: &'a Run,
+    pub(super) bounds: Bounds,
+    known: Mutex<Known>,
+    /// The first crash point with a violation, as far as known.
+    first: AtomicUsize,
+}
+
+/// Explores a run. With a violation, crash points behind the first that has one are left out.
+#[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+pub fn explore(run: &Run, bounds: Bounds) -> Report {
+    let began = Instant::now();
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
+    let shared = Shared { run, bounds, known: Mutex::default(), first: AtomicUsize::new(usize::MAX) };
+    let mut report = Report { operations: run.len, threads, ..Report::default() };
+    if threads == 1 {
+        report.add(Visit::new(&shared).all(0, 1));
+    } else {
+        let parts: Vec<Report> = std::thread::scope(|scope| {
+            let spawn = |thread| {
+                let shared = &shared;
+                scope.spawn(move || Visit::new(shared).all(thread, threads))
+            };
+            let threads: Vec<_> = (0..threads).map(spawn).collect();
+            threads.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
+        });
+        parts.into_iter().for_each(|part| report.add(part));
     }
+    report.sites.extend(run.sites().into_keys());
+    report.took = began.elapsed();
+    report
 }
 
-/// The profile that a scenario's disk has.
-pub fn profile_of(scenario: &Scenario) -> Profile {
-    match scenario.disk.profile.unwrap_or_default() {
-        scenario::Profile::Strict => Profile::Strict,
-        scenario::Profile::Ordered => Profile::Ordered,
-        scenario::Profile::Writeback => Profile::Writeback,
-        scenario::Profile::Lying => Profile::Lying,
-    }
+/// One thread's way through the crash points.
+struct Visit<'a> {
+    shared: &'a Shared<'a>,
+    report: Report,
+    /// The trace, up to the crash point.
+    walk: Walk,
+    entry: usize,
+    now: Millis,
+    /// Which of the run's starts is the last.
+    start: Option<usize>,
+    settings: BTreeMap<usize, Settings>,
+    /// Changes whenever clients have been told something: an image that was judged before is judged again.
+    knowledge: usize,
+    judged: FnvHashSet<(u128, usize, bool)>,
+    boots: u64,
 }
 
-/// What clients had seen by some crash point.
-struct Before {
-    entries: Vec<Entry>,
-    topics: BTreeMap<Arc<str>, u32>,
-    starting: Option<Event>,
-}
-
-/// A crash point, for messages.
-struct Point<'a> {
-    step: usize,
-    operation: &'a dyn Fn() -> String,
-    inside: Option<u64>,
-}
-
-/// Goes from crash point to crash point.
-pub struct Visitor<'a> {
-    plan: &'a Plan,
-    recorded: &'a Recorded,
-    config: Config,
-    settings: Settings,
-    seen: Seen,
-    seen_nested: Seen,
-    /// What was found so far.
-    pub explored: Explored,
-}
-
-impl<'a> Visitor<'a> {
-    /// Nothing visited yet.
-    pub fn new(scenario: &Scenario, plan: &'a Plan, recorded: &'a Recorded, config: Config) -> Self {
+impl<'a> Visit<'a> {
+    fn new(shared: &'a Shared<'a>) -> Self {
+        let starts = shared.run.starts.iter().enumerate();
+        let settings = starts.map(|(i, (_, settings))| (i, log_settings(settings))).collect();
         Self {
-            plan,
-            recorded,
-            config,
-            settings: log_settings(&scenario.broker),
-            seen: Seen::default(),
-            seen_nested: Seen::default(),
-            explored: Explored::default(),
+            shared,
+            report: Report::default(),
+            walk: Walk::default(),
+            entry: 0,
+            now: 0,
+            start: None,
+            settings,
+            knowledge: 0,
+            judged: FnvHashSet::default(),
+            boots: 1,
         }
     }
 
-    /// Visits the point before the cursor's next step, and the cuts inside that step.
-    pub fn point(&mut self, history: &History, cursor: &Cursor<'_>) {
-        let step = cursor.position();
-        let before = self.before(step);
-        if before.starting.is_none() || self.explored.violations.len() >= VIOLATIONS {
+    fn all(mut self, thread: usize, threads: usize) -> Report {
+        let run = self.shared.run;
+        let mut cursor = run.history.cursor();
+        loop {
+            let steps = cursor.position();
+            if steps > run.len || self.shared.first.load(Ordering::Relaxed) < steps {
+                return self.report;
+            }
+            self.walk_to(run.marks.get(steps).copied().unwrap_or(run.trace.entries.len()));
+            let stride = self.shared.bounds.stride.max(1);
+            if steps.is_multiple_of(stride) && (steps / stride) % threads == thread {
+                self.point(&cursor, steps);
+            }
+            if run.history.steps().get(steps).is_some_and(faults::Step::is_power_loss) {
+                self.boots += 1;
+            }
+            if !cursor.advance() {
+                return self.report;
+            }
+        }
+    }
+
+    /// Goes on in the trace up to an entry, which has not happened yet.
+    fn walk_to(&mut self, entry: usize) {
+        let run = self.shared.run;
+        while self.entry < entry.min(run.trace.entries.len()) {
+            let next = &run.trace.entries[self.entry];
+            if matches!(next.event, Event::Healed) {
+                return;
+            }
+            self.walk.findings.entry = self.entry;
+            self.walk.entry(next);
+            self.walk.findings.clear();
+            self.now = next.at;
+            match &next.event {
+                Event::Disk(op) if op.op != "create" => {}
+                _ => self.knowledge = self.entry + 1,
+            }
+            let starts = &run.starts;
+            self.start = starts.iter().rposition(|(at, _)| *at <= self.entry).or(self.start);
+            self.entry += 1;
+        }
+    }
+
+    fn point(&mut self, cursor: &Cursor<'_>, steps: usize) {
+        let bounds = self.shared.bounds;
+        self.report.points += 1;
+        let mut crashed = self.walk.clone();
+        crashed.lights_out(self.now);
+        let images = cursor.images();
+        self.images(&images, &crashed, (steps, None), bounds.images);
+        let mut killed = self.walk.clone();
+        killed.killed(self.now);
+        let place = Place { steps, bytes: None, choice: Choice::Process };
+        self.image(&images.process_crash(), &killed, place);
+        let Some(len) = cursor.next_write_len().filter(|_| steps < self.shared.run.len) else { return };
+        let position = self.shared.run.history.steps()[steps].position;
+        for bytes in cuts(position, len) {
+            let Some(images) = cursor.images_inside(bytes) else { continue };
+            self.report.cuts += 1;
+            self.images(&images, &crashed, (steps, Some(bytes)), bounds.inner);
+            let place = Place { steps, bytes: Some(bytes), choice: Choice::Process };
+            self.image(&images.process_crash(), &killed, place);
+        }
+    }
+
+    fn images(&mut self, images: &Images, crashed: &Walk, (steps, bytes): (usize, Option<u64>), bound: u128) {
+        let salt = (steps as u64) << 20 ^ bytes.map_or(0, |b| (b + 1) << 8);
+        let (choices, sampled) = choose(images, bound, salt);
+        self.report.sampled += u64::from(sampled);
+        for choice in choices {
+            if let Some(image) = pick(images, choice) {
+                self.image(&image, crashed, Place { steps, bytes, choice });
+            }
+        }
+    }
+
+    fn image(&mut self, image: &Image, crashed: &Walk, place: Place) {
+        self.report.images += 1;
+        let (hash, power) = (image.hash(), place.choice != Choice::Process);
+        if !self.judged.insert((hash, self.knowledge, power)) {
             return;
         }
-        let steps = history.steps();
-        let last = || {
-            step.checked_sub(1).map_or_else(|| "the start".to_owned(), |i| format!("after {:?}", steps[i]))
+        let boot: Arc<str> = match power {
+            true => "explored-1".into(),
+            false => format!("boot-{}", self.boots).into(),
         };
-        let point = Point { step, operation: &last, inside: None };
-        self.images(&before, &point, &cursor.images(), self.plan.limit);
-        let Some(len) = cursor.next_write_len() else { return };
-        let within = || format!("within {:?}", steps[step]);
-        for bytes in cuts(len) {
-            if let Some(images) = cursor.images_inside(bytes) {
-                let point = Point { step, operation: &within, inside: Some(bytes) };
-                self.images(&before, &point, &images, self.plan.limit.div_ceil(8));
+        let start = self.start.unwrap_or(0);
+        let Some(settings) = self.settings.get(&start).cloned() else { return };
+        let (found, new) = self.shared.recovered(image, hash, (start, &settings), &boot);
+        if new {
+            self.report.distinct += 1;
+            self.report.recoveries += 1;
+        }
+        self.report.judged += 1;
+        let mut walk = crashed.clone();
+        walk.findings.entry = self.entry.saturating_sub(1);
+        judge(&mut walk, &found, self.now);
+        if let Some(broken) = walk.findings.first() {
+            self.report.violated(place, None, broken);
+            self.shared.first.fetch_min(place.steps, Ordering::Relaxed);
+            return;
+        }
+        if let Ok(found) = &*found {
+            let steps = found.history.iter().flat_map(|history| history.steps());
+            self.report.sites.extend(steps.filter_map(|step| step.site));
+            let bounds = self.shared.bounds;
+            if new && power && bounds.depth > 1 && (place.bytes.is_none() || bounds.nested_cuts) {
+                let broken = nested::visit(self.shared, &mut self.report, found, crashed, (start, &settings));
+                if let Some((at, broken)) = broken {
+                    self.report.violated(place, Some(at), &broken);
+                    self.shared.first.fetch_min(place.steps, Ordering::Relaxed);
+                }
             }
-        }
-    }
-
-    fn before(&self, step: usize) -> Before {
-        let entries = &self.recorded.trace.entries;
-        let within = self.recorded.marks.partition_point(|mark| *mark <= step);
-        // What the disk did last may lie behind the cut: only the entry after it would say.
-        let from_disk = |e: &Entry| matches!(e.event, Event::Disk(_));
-        let count = entries[..within].iter().rposition(|e| !from_disk(e)).map_or(0, |last| last + 1);
-        let entries = entries[..count].to_vec();
-        let starting = entries.iter().rev().find(|e| matches!(e.event, Event::Starting(_)));
-        let starting = starting.map(|e| e.event.clone());
-        let topics = topics_of(&entries);
-        Before { entries, topics, starting }
-    }
-
-    fn images(&mut self, before: &Before, point: &Point<'_>, images: &Images, limit: u64) {
-        self.explored.cuts += 1;
-        let count = images.count();
-        let all = count <= u128::from(limit);
-        self.explored.sampled += u64::from(!all);
-        for n in 0..limit {
-            let (image, name) = match all {
-                true => match images.nth(n.into()) {
-                    Some(image) => (image, format!("{n} of {count}")),
-                    None => break,
-                },
-                false => (images.draw(n), format!("drawn with {n}")),
-            };
-            self.explored.images += 1;
-            if self.seen.insert((image.hash(), before.entries.len())) {
-                self.explored.distinct += 1;
-                self.image(before, point, &image, &name);
-            }
-        }
-    }
-
-    fn image(&mut self, before: &Before, point: &Point<'_>, image: &Image, name: &str) {
-        let disk = image.to_disk(self.config);
-        let mut trace = Trace { entries: before.entries.clone() };
-        if self.plan.depth > 1 {
-            disk.record();
-        }
-        self.recover(before, &disk, &mut trace.entries);
-        self.explored.recoveries += 1;
-        let history = disk.take_history();
-        self.judge(point, None, name, trace);
-        let Some(history) = history else { return };
-        let mut cursor = history.cursor();
-        while cursor.position() < history.len() {
-            self.nested(before, point, &cursor, name);
-            cursor.advance();
-        }
-    }
-
-    /// The lights go out again, within the recovery.
-    fn nested(&mut self, before: &Before, point: &Point<'_>, cursor: &Cursor<'_>, name: &str) {
-        let images = cursor.images();
-        let limit = self.plan.nested_limit;
-        let all = images.count() <= u128::from(limit);
-        for n in 0..limit {
-            let image = match all {
-                true => images.nth(n.into()),
-                false => Some(images.draw(n)),
-            };
-            let Some(image) = image else { break };
-            if !self.seen_nested.insert((image.hash(), before.entries.len())) {
-                continue;
-            }
-            let disk = image.to_disk(self.config);
-            let mut trace = Trace { entries: before.entries.clone() };
-            let at = trace.entries.last().map_or(0, |e| e.at);
-            let crash = Event::Crash { kind: CrashKind::Power, during: "within the recovery".into() };
-            let again = [Event::Crash { kind: CrashKind::Power, during: "".into() }, before.start(), crash];
-            trace.entries.extend(again.map(|event| Entry { at, event }));
-            self.recover(before, &disk, &mut trace.entries);
-            self.explored.nested += 1;
-            self.judge(point, Some(cursor.position()), name, trace);
-        }
-    }
-
-    /// Opens a broker on the disk that a power loss left, and asks it everything.
-    fn recover(&self, before: &Before, disk: &Disk, entries: &mut Vec<Entry>) {
-        let at = entries.last().map_or(0, |e| e.at);
-        let add = |entries: &mut Vec<Entry>, event| entries.push(Entry { at, event });
-        let down = !matches!(entries.last().map(|e| &e.event), Some(Event::Crash { .. }));
-        if down {
-            add(entries, Event::Crash { kind: CrashKind::Power, during: "".into() });
-        }
-        add(entries, Event::Image { moment: Moment::Down, image: Arc::new(image_of(disk)) });
-        add(entries, before.start());
-        let process = disk.process();
-        let world = World {
-            disk: WorldDisk::new(process, Phases::new(disk.clone()), Stalls::new(disk.clone(), 0)),
-            clock: Arc::new(NoClock),
-            work: Arc::new(InLine),
-        };
-        match Broker::open(world, Path::new(DATA), self.settings.clone(), &|_, _, _| {}) {
-            Err(e) => add(entries, Event::NotStarted { error: e.to_string().into() }),
-            Ok((broker, report)) => {
-                let partitions = report.partitions.iter().map(recovered).collect();
-                add(entries, Event::Started { clean: report.clean, partitions, notes: report.notes.clone() });
-                let image = Arc::new(image_of(disk));
-                add(entries, Event::Image { moment: Moment::Recovered, image: image.clone() });
-                add(entries, Event::LookBegins);
-                let mut asker = Asker { entries, at, next_call: CALLS };
-                asker.look(&broker, &before.topics);
-                add(entries, Event::Image { moment: Moment::Check, image });
-                add(entries, Event::LookEnds { complete: true });
-                disk.crash_process();
-            }
-        }
-    }
-
-    fn judge(&mut self, point: &Point<'_>, nested: Option<usize>, image: &str, trace: Trace) {
-        let verdict = oracle::judge(&trace);
-        let Some(broken) = verdict.broken.into_iter().next() else { return };
-        if self.explored.violations.len() < VIOLATIONS {
-            self.explored.violations.push(Violation {
-                step: point.step,
-                operation: (point.operation)(),
-                inside: point.inside,
-                image: image.to_owned(),
-                nested,
-                broken,
-                trace,
-            });
         }
     }
 }
 
-impl Before {
-    fn start(&self) -> Event {
-        self.starting.clone().unwrap_or(Event::Ended)
+impl Shared<'_> {
+    /// What the broker makes of an image; whether it had to be asked.
+    pub(super) fn recovered(
+        &self,
+        image: &Image,
+        hash: u128,
+        (start, settings): (usize, &Settings),
+        boot: &Arc<str>,
+    ) -> (Arc<Result<Found, String>>, bool) {
+        let key = (hash, start, boot.clone());
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&key) {
+            return (found.clone(), false);
+        }
+        let disk = image.to_disk(faults::Config::new(self.run.profile));
+        let found = Arc::new(recover(&disk, settings, boot.clone(), self.run.off));
+        let new = known().insert(key, found.clone()).is_none();
+        (found, new)
     }
 }
 
-/// Where a write of this length is cut.
-fn cuts(len: u64) -> Vec<u64> {
-    if len <= EVERY_BYTE {
+/// Asks the oracle.
+pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis) {
+    match found {
+        Err(why) => {
+            let said = ("the broker starts", why.as_str());
+            walk.findings.broke(Promise::Live, "does not start", "the broker", said, &[]);
+        }
+        Ok(found) => {
+            let missing = |(topic, number): &(Arc<str>, u32)| {
+                !found.look.partitions.contains_key(&(topic.clone(), *number))
+            };
+            let topics = walk.topics().into_iter();
+            let places = topics.flat_map(|(topic, count)| (0..count).map(move |n| (topic.clone(), n)));
+            let missing: Vec<_> = places.filter(missing).collect();
+            if missing.is_empty() {
+                walk.found(&found.said, &found.look, now);
+            } else {
+                let mut look = found.look.clone();
+                let unknown = PartitionLook { unknown: true, ..PartitionLook::default() };
+                look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
+                walk.found(&found.said, &look, now);
+            }
+        }
+    }
+}
+
+/// Where a write is cut: after each byte where it is short, else at its ends, in its header, and at sectors.
+fn cuts(position: u64, len: u64) -> Vec<u64> {
+    if len <= CUT_EVERYWHERE {
         return (1..len).collect();
     }
-    let sectors = (1..).map(|n| n * SECTOR).take_while(|at| *at < len);
-    let mut cuts: Vec<u64> = sectors.chain([1, 15, 27, 28, 29, len / 2, len - 1]).collect();
+    let sectors = (1..len).filter(|bytes| (position + bytes).is_multiple_of(SECTOR));
+    let mut cuts: Vec<u64> =
+        [1, 8, 12, 16, 27, 28, 29, len / 2, len - 1].into_iter().chain(sectors).collect();
+    cuts.retain(|bytes| *bytes < len);
     cuts.sort_unstable();
     cuts.dedup();
     cuts
 }
 
-/// The topics that a client knows to be there: made, and not asked to be deleted.
-fn topics_of(entries: &[Entry]) -> BTreeMap<Arc<str>, u32> {
-    let mut asked = BTreeMap::new();
-    let mut topics = BTreeMap::new();
-    for entry in entries {
-        match &entry.event {
-            Event::Call { id, request: Request::CreateTopic { topic, partitions, .. }, .. } => {
-                asked.insert(*id, (topic.clone(), *partitions));
-            }
-            Event::Call { request: Request::DeleteTopic { topic }, .. } => drop(topics.remove(topic)),
-            Event::Answer { id, answer: Answer::Done } => {
-                if let Some((topic, partitions)) = asked.remove(id) {
-                    topics.insert(topic, partitions);
-                }
-            }
-            _ => {}
-        }
+/// All images, or a seeded sample with both ends in it; and whether it is a sample.
+pub(super) fn choose(images: &Images, bound: u128, salt: u64) -> (Vec<Choice>, bool) {
+    let count = images.count();
+    if count <= bound {
+        return ((0..count).map(Choice::Image).collect(), false);
     }
-    topics
+    let drawn = u64::try_from(bound.saturating_sub(2)).unwrap_or(u64::MAX);
+    let ends = [Choice::Image(0), Choice::Image(count - 1)];
+    (ends.into_iter().chain((0..drawn).map(|i| Choice::Drawn(salt.wrapping_add(i)))).collect(), true)
+}
+
+/// The image of a choice.
+pub(super) fn pick(images: &Images, choice: Choice) -> Option<Image> {
+    match choice {
+        Choice::Process => Some(images.process_crash()),
+        Choice::Image(n) => images.nth(n),
+        Choice::Drawn(seed) => Some(images.draw(seed)),
+    }
 }

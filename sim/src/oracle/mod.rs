@@ -149,7 +149,7 @@ impl Verdict {
 }
 
 /// Where findings go while a trace is walked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     /// The entry that is being looked at.
     pub(crate) entry: usize,
@@ -174,6 +174,16 @@ impl Findings {
             let because = because.to_vec();
             self.broken.push(Broken { promise, kind, what, expected, found, entry: self.entry, because });
         }
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> Option<&Broken> {
+        self.broken.first()
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.broken.clear();
     }
 
     fn into_verdict(self) -> Verdict {

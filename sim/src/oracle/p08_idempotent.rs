@@ -44,8 +44,9 @@ fn is_damaged(model: &Model, path: &str) -> bool {
 }
 
 fn files(image: &Image) -> BTreeMap<Arc<str>, Arc<[u8]>> {
+    // A replacement that was begun and not finished is nobody's file, and stays.
     let is_marker = |path: &str| MARKERS.contains(&path.rsplit('/').next().unwrap_or(path));
-    let kept = image.0.iter().filter(|f| !is_marker(&f.path));
+    let kept = image.0.iter().filter(|f| !is_marker(&f.path) && !f.path.ends_with(".tmp"));
     kept.map(|f| (f.path.clone(), f.bytes.clone())).collect()
 }
 

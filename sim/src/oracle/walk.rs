@@ -17,8 +17,8 @@ use super::{
     p07_time, p08_idempotent, p09_damage, p12_bounded,
 };
 use crate::trace::{
-    Answer, CallId, CrashKind, DiskOp, Entry, Event, Image, Millis, Mode, Moment, Placed, Request, Sent,
-    Starting, Trace,
+    Again, Answer, CallId, CrashKind, DiskOp, Entry, Event, Image, Millis, Mode, Moment, Placed, Recovered,
+    Request, Sent, Starting, Trace,
 };
 
 /// What the promises say about a trace.
@@ -31,9 +31,10 @@ pub fn judge(trace: &Trace) -> Verdict {
     walk.findings.into_verdict()
 }
 
-#[derive(Default)]
-struct Walk {
-    findings: Findings,
+/// A trace, walked up to some entry. A clone goes on from there by itself.
+#[derive(Clone, Default)]
+pub(crate) struct Walk {
+    pub(crate) findings: Findings,
     model: Model,
     routing: Routing,
     liveness: Liveness,
@@ -49,6 +50,7 @@ struct Walk {
 }
 
 /// A call without its answer.
+#[derive(Clone)]
 struct Open {
     client: Arc<str>,
     request: Request,
@@ -57,7 +59,70 @@ struct Open {
 }
 
 impl Walk {
-    fn entry(&mut self, entry: &Entry) {
+    /// The lights go out: whoever waits for an answer gets none.
+    pub(crate) fn lights_out(&mut self, at: Millis) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let answer = Answer::Lost { why: "power loss".into(), sent: true };
+            self.answer(id, &answer, at);
+        }
+        self.look = None;
+        self.crash(CrashKind::Power, at);
+    }
+
+    /// A broker that was started on what is left, and what was found in it.
+    pub(crate) fn found(&mut self, said: &[Recovered], look: &Look, at: Millis) {
+        self.model.down_since = None;
+        for said in said {
+            p09_damage::started(&mut self.findings, &self.model, said);
+            let what = name(&said.topic, said.partition);
+            if let Some(why) = said.fenced.as_ref().filter(|_| self.struck == 0) {
+                let expected = ("the partition takes writes after a restart", why.as_str());
+                self.findings.broke(super::Promise::Live, "fenced", what, expected, &[]);
+            }
+        }
+        for ((topic, partition), found) in &look.partitions {
+            if !self.model.topics.contains_key(topic) && !self.model.lying && self.struck == 0 {
+                let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
+                self.findings.broke(
+                    super::Promise::RefusedAbsent,
+                    "topic back",
+                    topic.as_ref(),
+                    expected,
+                    &[],
+                );
+            }
+            for seen in found.records.values() {
+                p03_never_wrong::read(&mut self.findings, &mut self.model, topic, *partition, seen, at);
+            }
+        }
+        if let Some(image) = &look.image {
+            self.image(Moment::Recovered, image);
+        }
+        self.looked(look);
+    }
+
+    /// The process is gone, and the machine runs on.
+    pub(crate) fn killed(&mut self, at: Millis) {
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let answer = Answer::Lost { why: "crash".into(), sent: true };
+            self.answer(id, &answer, at);
+        }
+        self.look = None;
+        self.crash(CrashKind::Process, at);
+    }
+
+    /// Another way to recover the same files must come to the same.
+    pub(crate) fn again(&mut self, how: Again, once: &Image, other: &Image) {
+        p08_idempotent::again(&mut self.findings, &self.model, how, once, other);
+    }
+
+    /// Topics that clients know of, with their partitions.
+    pub(crate) fn topics(&self) -> Vec<(Arc<str>, u32)> {
+        let count = |topic: &Topic| u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+        self.model.topics.iter().map(|(name, topic)| (name.clone(), count(topic))).collect()
+    }
+
+    pub(crate) fn entry(&mut self, entry: &Entry) {
         let f = &mut self.findings;
         match &entry.event {
             Event::Call { id, client, request, .. } => self.call(*id, client, request, entry.at),

@@ -331,29 +331,12 @@ struct Recording {
     now: Millis,
     trace: Trace,
     calls: u32,
-    marker: Marker,
-    /// For each entry, what the marker said when it was added, or an entry before it.
+    /// Of each step of the disk's history, the entry that it belongs to.
     marks: Vec<usize>,
-}
-
-/// Says how far something else has come, to tie the trace to it.
-#[derive(Default)]
-struct Marker(Option<Box<dyn Fn() -> usize + Send>>);
-
-impl std::fmt::Debug for Marker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "a marker" } else { "no marker" })
-    }
 }
 
 impl Recording {
     fn push(&mut self, event: Event) {
-        if let Some(marker) = &self.marker.0 {
-            // The disk's own events come from within the disk, which cannot be asked at that moment.
-            let last = self.marks.last().copied().unwrap_or(0);
-            let from_disk = matches!(event, Event::Disk(_));
-            self.marks.push(if from_disk { last } else { marker() });
-        }
         self.trace.entries.push(Entry { at: self.now, event });
     }
 }
@@ -379,18 +362,6 @@ impl Recorder {
         self.lock().push(event);
     }
 
-    /// From here on, notes with each entry how far something else has come.
-    pub fn mark_with(&self, marker: impl Fn() -> usize + Send + 'static) {
-        self.lock().marker = Marker(Some(Box::new(marker)));
-    }
-
-    /// Takes the notes out: one for each entry, never descending.
-    pub fn take_marks(&self) -> Vec<usize> {
-        let mut recording = self.lock();
-        recording.marker = Marker(None);
-        std::mem::take(&mut recording.marks)
-    }
-
     /// Adds the beginning of a call, and gives the number that its answer will carry.
     pub fn call(&self, client: &Arc<str>, request: Request, probe: bool) -> CallId {
         let mut recording = self.lock();
@@ -398,6 +369,25 @@ impl Recorder {
         recording.calls += 1;
         recording.push(Event::Call { id, client: client.clone(), request, probe });
         id
+    }
+
+    /// The disk's history has this many steps by now, and the next entry is about the last of them.
+    pub fn recorded(&self, steps: usize) {
+        let mut recording = self.lock();
+        let entry = recording.trace.entries.len();
+        if steps > recording.marks.len() {
+            recording.marks.resize(steps, entry);
+        }
+    }
+
+    /// Takes out, of each step of the disk's history, the entry that it belongs to.
+    pub fn take_marks(&self) -> Vec<usize> {
+        std::mem::take(&mut self.lock().marks)
+    }
+
+    /// How many entries there are so far.
+    pub fn entries(&self) -> usize {
+        self.lock().trace.entries.len()
     }
 
     /// Takes the trace out.

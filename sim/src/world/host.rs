@@ -73,6 +73,8 @@ pub struct Host {
     pub settings: RefCell<BrokerSettings>,
     /// Told when the state changes.
     pub changed: Notify,
+    /// What the broker was started with, and which entry of the trace says so.
+    pub starts: RefCell<Vec<(usize, BrokerSettings)>>,
     report: RefCell<Found>,
     state: RefCell<State>,
     process: RefCell<Option<faults::Process>>,
@@ -103,6 +105,7 @@ impl Host {
             accept_errors: Arc::default(),
             settings: RefCell::new(settings),
             changed: Notify::new(),
+            starts: RefCell::default(),
             report: RefCell::default(),
             state: RefCell::new(State::Down),
             process: RefCell::new(None),
@@ -178,6 +181,7 @@ impl Host {
         self.stopping.set(false);
         self.stop.replace(CancellationToken::new());
         let settings = self.settings.borrow().clone();
+        self.starts.borrow_mut().push((self.recorder.entries(), settings.clone()));
         self.recorder.add(Event::Starting(self.starting(&settings)));
         self.recover_beside();
         let process = self.disk.process();

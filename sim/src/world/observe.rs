@@ -48,6 +48,7 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             known.get(&id).cloned()
         });
         let (fault, lies) = fault.map_or((None, false), |(words, lies)| (Some(words), lies));
+        recorder.recorded(event.recorded);
         recorder.add(Event::Disk(DiskOp {
             op: event.op.name(),
             path: name(event.path),

@@ -1,0 +1,128 @@
+//! One image, opened by the broker's own recovery, and read from beginning to end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use broker::Broker;
+use broker::broker::World;
+use broker::clock::Clock;
+use broker::error::Error;
+use broker::partition::Partition;
+use broker::record;
+use broker::settings::Settings;
+use broker::units::{Offset, Timestamp};
+use faults::{Disk, History, Site};
+
+use super::disk::ImageDisk;
+use crate::oracle::look::{Look, PartitionLook};
+use crate::trace::{Image, Recovered, Seen};
+use crate::world::DATA;
+use crate::world::host;
+
+/// A hole longer than this is not walked through offset by offset.
+const HOLES: u64 = 64;
+/// So many times are asked about in each partition.
+const TIMES: usize = 3;
+
+/// What a recovery came to.
+#[derive(Debug)]
+pub struct Found {
+    /// What it said.
+    pub said: Vec<Recovered>,
+    /// What the broker serves, and the files that it serves it from.
+    pub look: Look,
+    /// What it did to the disk, where that was recorded.
+    pub history: Option<History>,
+}
+
+impl Found {
+    /// The files that it left.
+    pub fn image(&self) -> Arc<Image> {
+        self.look.image.clone().unwrap_or_default()
+    }
+}
+
+/// A clock that stands still: recovery puts no time on anything that lasts.
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(crate::world::clock::EPOCH_MS)
+    }
+}
+
+/// Recovers what is on a disk; `Err` where the broker does not start.
+pub fn recover(disk: &Disk, settings: &Settings, boot: Arc<str>, off: Option<Site>) -> Result<Found, String> {
+    if let Some(site) = off {
+        disk.disable_barrier(site.file, site.line);
+    }
+    disk.record();
+    let world = World {
+        disk: ImageDisk::new(disk.process(), boot),
+        clock: Arc::new(Still),
+        work: Arc::new(broker::work::InLine),
+    };
+    let opened = Broker::open(world, Path::new(DATA), settings.clone(), &|_, _, _| {});
+    let history = disk.take_history();
+    let found = opened.map_err(|e| e.to_string()).map(|(broker, report)| {
+        let mut look = Look { image: Some(Arc::new(host::image_of(disk))), ..Look::default() };
+        for topic in broker.topics() {
+            let name: Arc<str> = topic.name().into();
+            for (number, partition) in (0..).zip(topic.partitions()) {
+                look.partitions.insert((name.clone(), number), read(partition));
+            }
+        }
+        let said = report.partitions.iter().map(host::recovered).collect();
+        disk.crash_process(); // before the broker is dropped: dropping is not what is looked at
+        Found { said, look, history }
+    });
+    disk.crash_process();
+    found
+}
+
+/// Reads a partition to its end, and steps over what cannot be read.
+fn read(partition: &Partition<ImageDisk>) -> PartitionLook {
+    let range = partition.range();
+    let (start, end) = (range.start.get(), range.end.get());
+    let mut look = PartitionLook { start, end, ranged: true, ..PartitionLook::default() };
+    let (mut next, mut holes) = (start, 0);
+    while next < end && holes < HOLES {
+        match partition.read(Offset::new(next), usize::MAX >> 1) {
+            Ok(fetched) if !fetched.bytes.is_empty() => {
+                records(&fetched.bytes, &mut look.records);
+                next = fetched.next.get().max(next + 1);
+            }
+            Ok(_) => break,
+            Err(e) => {
+                let named = match &e {
+                    Error::Corrupt { offset, .. } => Some(offset.get()),
+                    _ => None,
+                };
+                look.errors.insert(next, (e.code(), named));
+                holes += 1;
+                next += 1;
+            }
+        }
+    }
+    let times: Vec<u64> = look.records.values().map(|r| r.timestamp).collect();
+    for at in times.iter().step_by(times.len().div_ceil(TIMES).max(1)) {
+        let found = partition.first_at_or_after(Timestamp::from_millis(*at));
+        let found = found.ok().map(|found| found.map(|(offset, at)| (offset.get(), at.get())));
+        look.times.push((*at, found));
+    }
+    look
+}
+
+fn records(bytes: &bytes::Bytes, into: &mut BTreeMap<u64, Seen>) {
+    for found in record::trusted(bytes) {
+        let seen = Seen {
+            offset: found.offset.get(),
+            timestamp: found.timestamp.get(),
+            key: found.key.map(|key| bytes.slice_ref(key)),
+            value: bytes.slice_ref(found.value),
+        };
+        into.insert(seen.offset, seen);
+    }
+}

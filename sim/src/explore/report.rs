@@ -1,0 +1,162 @@
+//! What an exploration came to: figures, and the first violation.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use faults::Site;
+
+use crate::oracle::Broken;
+
+/// One way for the lights to go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Choice {
+    /// The process dies alone, and what was pending stays pending.
+    Process,
+    /// The image of this number.
+    Image(u128),
+    /// The image drawn from this seed.
+    Drawn(u64),
+}
+
+/// A crash point, and what was left there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// After so many steps of the disk's history.
+    pub steps: usize,
+    /// And so many bytes of the next, a write; none where the crash is between two steps.
+    pub bytes: Option<u64>,
+    /// What was left.
+    pub choice: Choice,
+}
+
+/// A broken promise, and where.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The crash.
+    pub place: Place,
+    /// The crash inside the recovery after it: so many of its operations were done, and this was left.
+    pub nested: Option<(usize, Choice)>,
+    /// What was broken.
+    pub broken: Broken,
+}
+
+/// What an exploration came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Steps in the disk's history.
+    pub operations: usize,
+    /// Crash points between steps.
+    pub points: u64,
+    /// Crash points inside writes.
+    pub cuts: u64,
+    /// Images built.
+    pub images: u64,
+    /// Distinct ones.
+    pub distinct: u64,
+    /// Recoveries of distinct images.
+    pub recoveries: u64,
+    /// Recoveries after a crash inside a recovery.
+    pub nested: u64,
+    /// How often the oracle was asked.
+    pub judged: u64,
+    /// Crash points with more images than the bound: of those, some were drawn.
+    pub sampled: u64,
+    /// Images that broke a promise.
+    pub violations: u64,
+    /// The first of them.
+    pub first: Option<Violation>,
+    /// The places in the broker that synced, in the run or in a recovery.
+    pub sites: BTreeSet<Site>,
+    /// How long it took.
+    pub took: Duration,
+    /// On so many threads.
+    pub threads: usize,
+}
+
+impl Report {
+    /// Whether all promises held.
+    pub fn holds(&self) -> bool {
+        self.violations == 0
+    }
+
+    /// Images recovered and judged per second, per thread.
+    pub fn rate(&self) -> f64 {
+        let done = self.recoveries + self.nested;
+        done as f64 / self.took.as_secs_f64().max(1e-9) / self.threads.max(1) as f64
+    }
+
+    /// Adds what another thread has done.
+    pub(crate) fn add(&mut self, other: Report) {
+        self.points += other.points;
+        self.cuts += other.cuts;
+        self.images += other.images;
+        self.distinct += other.distinct;
+        self.recoveries += other.recoveries;
+        self.nested += other.nested;
+        self.judged += other.judged;
+        self.sampled += other.sampled;
+        self.violations += other.violations;
+        self.sites.extend(other.sites);
+        let earlier = |a: &Violation, b: &Violation| a.place.cmp(&b.place).then(a.nested.cmp(&b.nested));
+        self.first = match (self.first.take(), other.first) {
+            (Some(a), Some(b)) => Some(if earlier(&a, &b).is_le() { a } else { b }),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Notes a violation.
+    pub(crate) fn violated(&mut self, place: Place, nested: Option<(usize, Choice)>, broken: &Broken) {
+        self.violations += 1;
+        if self.first.is_none() {
+            self.first = Some(Violation { place, nested, broken: broken.clone() });
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "operations       {:>10}", self.operations)?;
+        writeln!(f, "crash points     {:>10}", self.points)?;
+        writeln!(f, "cuts in writes   {:>10}", self.cuts)?;
+        writeln!(f, "images           {:>10}", self.images)?;
+        writeln!(f, "distinct         {:>10}", self.distinct)?;
+        writeln!(f, "recoveries       {:>10}", self.recoveries)?;
+        writeln!(f, "nested           {:>10}", self.nested)?;
+        writeln!(f, "judged           {:>10}", self.judged)?;
+        let threads = self.threads;
+        writeln!(f, "per s and thread {:>10.0}  ({threads} threads, {:.2?})", self.rate(), self.took)?;
+        match self.sampled {
+            0 => writeln!(f, "exhaustive: every legal image of every crash point")?,
+            n => writeln!(
+                f,
+                "sampled: {n} crash points have more images than the bound; of those, some were drawn"
+            )?,
+        }
+        write!(f, "violations       {:>10}", self.violations)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Process => f.write_str("the process died alone"),
+            Choice::Image(n) => write!(f, "image {n}"),
+            Choice::Drawn(seed) => write!(f, "the image drawn from {seed}"),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after disk operation {}", self.place.steps)?;
+        if let Some(bytes) = self.place.bytes {
+            write!(f, " and {bytes} bytes of the next")?;
+        }
+        write!(f, ": {}", self.place.choice)?;
+        if let Some((steps, choice)) = self.nested {
+            write!(f, "; then after operation {steps} of recovery: {choice}")?;
+        }
+        write!(f, "\n{}", self.broken)
+    }
+}
