@@ -566,6 +566,8 @@ impl<D: Disk> Recovery<'_, D> {
         let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
         if always || interval || gave_promise {
             self.sync(base, log)?;
+            // A roll that a crash interrupted may have made this file without making its name durable.
+            disk::sync_dir(self.disk, self.told.dir)?;
             self.is_durable = true;
         }
         if (gave_promise || interval) && !always {
