@@ -123,6 +123,14 @@ pub enum Error {
         /// The first offset behind it that can, or will be.
         next: Offset,
     },
+    /// The partition could not be opened: nothing is known of its offsets.
+    #[error("{partition} cannot be served: {reason}; restart the broker when that is mended")]
+    Unopened {
+        /// `topic/partition`.
+        partition: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The log cannot be read there.
     #[error("{partition}: offset {offset} cannot be read: {source}")]
     Unreadable {
@@ -175,7 +183,7 @@ impl Error {
             Error::RecordTooLarge { .. } => Code::RecordTooLarge,
             Error::Corrupt { .. } => Code::Corrupt,
             Error::Storage { source, .. } if source.is_full() => Code::StorageFull,
-            Error::Unreadable { .. } | Error::Storage { .. } => Code::StorageFailed,
+            Error::Unopened { .. } | Error::Unreadable { .. } | Error::Storage { .. } => Code::StorageFailed,
             Error::Fenced { .. } => Code::Fenced,
             Error::OutcomeUnknown { .. } => Code::OutcomeUnknown,
             Error::ShuttingDown => Code::ShuttingDown,

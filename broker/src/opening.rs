@@ -16,7 +16,6 @@ use crate::session::{self, LastRun};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 use crate::topic::{self, Topic};
-use crate::units::Offset;
 use crate::work::{Job, Work};
 
 /// The world that a broker lives in: its seams.
@@ -169,7 +168,10 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
                 match self.topic_settings(&path) {
-                    Ok(Some(settings)) => drop(listed.insert(entry.name, settings)),
+                    Ok(Some((settings, lost))) => {
+                        report.notes.extend(lost.map(|lost| format!("{}: {lost}", entry.name)));
+                        listed.insert(entry.name, settings);
+                    }
                     Err(e) => report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name)),
                     Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
                 }
@@ -180,19 +182,26 @@ impl<D: Disk> Opening<'_, D> {
         Ok(listed)
     }
 
-    /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
-    fn topic_settings(&self, dir: &Path) -> io::Result<Option<TopicSettings>> {
+    /// What a topic was made with. Where its file is lost, the partitions are counted, and what else was lost with it is
+    /// said; `None`: there are none either.
+    fn topic_settings(&self, dir: &Path) -> io::Result<Option<(TopicSettings, Option<String>)>> {
         let disk = &self.world.disk;
         let entries = match disk.list(dir) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             entries => entries?,
         };
         if let Some(settings) = topic::read_settings(disk, dir)? {
-            return Ok(Some(settings));
+            return Ok(Some((settings, None)));
         }
         let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| e.name.parse::<u32>().ok());
         let count = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map(|n| n + 1);
-        Ok(count.map(TopicSettings::with_partitions))
+        let lost = |count| {
+            format!(
+                "the file with what it was made with is missing or damaged: {count} partitions were counted, and the \
+                 broker's retention counts; its own, if it had one, is lost"
+            )
+        };
+        Ok(count.map(|count| (TopicSettings::with_partitions(count), Some(lost(count)))))
     }
 
     fn recover_all(
@@ -254,17 +263,8 @@ impl<D: Disk> Opening<'_, D> {
             stopped_at,
             read_only: last.is_some_and(|(_, read_only)| read_only),
         };
-        let mut recovered = recovery::recover(&self.world.disk, told).unwrap_or_else(|e| Recovered {
-            sealed: Vec::new(),
-            active: None,
-            end: Offset::ZERO,
-            durable: Offset::ZERO,
-            indexes_in_order: false,
-            report: PartitionReport {
-                fenced: Some(format!("it cannot be opened: {e}")),
-                ..Default::default()
-            },
-        });
+        let opened = recovery::recover(&self.world.disk, told);
+        let mut recovered = opened.unwrap_or_else(|e| Recovered::unopened(&e));
         recovered.report.topic = topic.to_owned();
         recovered.report.partition = number;
         let report = recovered.report.clone();

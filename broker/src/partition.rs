@@ -256,7 +256,7 @@ impl<D: Disk> Partition<D> {
         loop {
             let (range, view, hint) = {
                 let state = self.lock();
-                let range = state.range(self.0.config.durability);
+                let range = state.range(&self.0.config)?;
                 if from == range.end {
                     return Ok(Fetched { bytes: Bytes::new(), next: from, range });
                 }
@@ -352,9 +352,9 @@ impl<D: Disk> Partition<D> {
         }
     }
 
-    /// The offsets that can be read now.
-    pub fn range(&self) -> Range {
-        self.lock().range(self.0.config.durability)
+    /// The offsets that can be read now. [`Error::Unopened`]: recovery could not open it, and nobody knows.
+    pub fn range(&self) -> Result<Range, Error> {
+        self.lock().range(&self.0.config)
     }
 
     /// Bytes of its logs on disk.
@@ -381,6 +381,7 @@ impl<D: Disk> Partition<D> {
             |latest: Option<(Timestamp, Offset)>| latest.is_some_and(|(latest, _)| latest >= at);
         let candidates: Vec<io::Result<View<D::File>>> = {
             let state = self.lock();
+            state.range(&self.0.config)?;
             let sealed = state.sealed.iter().filter(|s| late_enough(s.latest)).map(|s| s.base);
             let active = state.active.iter().filter(|a| late_enough(a.meter.latest)).map(|a| a.base);
             sealed.chain(active).map(|base| self.view(&state, base)).collect()

@@ -99,7 +99,7 @@ async fn append(partition: &Partition<OsDisk>, values: &[&str]) -> Offset {
 /// Everything from `from` on, in small reads.
 fn read_from(partition: &Partition<OsDisk>, from: Offset) -> Result<Vec<String>, Error> {
     let (mut at, mut values) = (from, Vec::new());
-    while at < partition.range().end {
+    while at < partition.range().unwrap().end {
         let fetched = partition.read(at, 100)?;
         let mut rest = &fetched.bytes[..];
         while !rest.is_empty() {
@@ -115,7 +115,7 @@ fn read_from(partition: &Partition<OsDisk>, from: Offset) -> Result<Vec<String>,
 }
 
 fn read_all(partition: &Partition<OsDisk>) -> Vec<String> {
-    read_from(partition, partition.range().start).unwrap()
+    read_from(partition, partition.range().unwrap().start).unwrap()
 }
 
 /// What appending would have written into the indexes of every segment is what is there.
@@ -295,7 +295,7 @@ async fn segments_end_when_they_are_full_and_never_before() {
             append(&partition, &[&i.to_string()]).await;
             let logs = bench.files().keys().filter(|n| n.ends_with(".log")).count() as u64;
             assert_eq!(logs, i / per_segment + 1, "limit {limit}, after record {i}");
-            assert_eq!(partition.range().end.get(), i + 1);
+            assert_eq!(partition.range().unwrap().end.get(), i + 1);
         }
         drop((broker, partition));
         let (_broker, partition) = bench.one_partition().await;
@@ -344,7 +344,10 @@ async fn what_a_clean_stop_recorded_of_a_deleted_topic_is_forgotten_with_it() {
     append(&partition, &["x"]).await;
     drop((broker, partition));
     let (_broker, partition) = bench.one_partition().await;
-    assert_eq!((partition.range().end, read_all(&partition)), (Offset::new(1), vec!["x".to_owned()]));
+    assert_eq!(
+        (partition.range().unwrap().end, read_all(&partition)),
+        (Offset::new(1), vec!["x".to_owned()])
+    );
 }
 
 #[tokio::test]
@@ -388,6 +391,73 @@ async fn foreign_files_are_left_alone_and_named() {
 }
 
 #[tokio::test]
+async fn a_partition_that_cannot_be_opened_says_so_and_is_not_taken_for_empty() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    for partition in broker.topic("t").unwrap().partitions() {
+        append(partition, &["a"]).await;
+    }
+    drop(broker);
+    fs::rename(bench.dir.path().join("t/0"), bench.dir.path().join("elsewhere")).unwrap();
+    let (broker, report) = bench.open();
+    assert!(report.partitions[0].fenced.as_deref().unwrap().contains("cannot be opened"), "{report:?}");
+    let topic = broker.topic("t").unwrap();
+    let lost = topic.partition(0).unwrap();
+    let told = [
+        lost.range().unwrap_err(),
+        lost.read(Offset::ZERO, 100).unwrap_err(),
+        lost.first_at_or_after(Timestamp::from_millis(0)).unwrap_err(),
+    ];
+    for error in told {
+        assert_eq!(error.code(), Code::StorageFailed);
+        assert!(error.to_string().starts_with("t/0 cannot be served: it cannot be opened: "), "{error}");
+    }
+    assert_eq!(read_all(topic.partition(1).unwrap()), ["a"]);
+    drop((broker, topic));
+    fs::rename(bench.dir.path().join("elsewhere"), bench.dir.path().join("t/0")).unwrap();
+    let (broker, _) = bench.open();
+    assert_eq!(read_all(broker.topic("t").unwrap().partition(0).unwrap()), ["a"]);
+}
+
+#[tokio::test]
+async fn offsets_of_logs_that_are_gone_altogether_are_not_used_again() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    for name in bench.files().keys() {
+        fs::remove_file(bench.path(name)).unwrap();
+    }
+    let (broker, report) = bench.open();
+    let damage = &report.partitions[0].damage;
+    assert_eq!((damage[0].first.get(), damage[0].next.get()), (0, 3), "{report:?}");
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    assert_eq!(append(&partition, &["d"]).await, Offset::new(3));
+    assert_eq!(read_all(&partition), ["d"]);
+}
+
+#[tokio::test]
+async fn a_topic_whose_settings_are_lost_keeps_its_records_and_says_what_is_lost() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    let settings = TopicSettings { retention_bytes: Some(1), ..TopicSettings::with_partitions(2) };
+    broker.create_topic("t", settings).await.unwrap();
+    append(broker.topic("t").unwrap().partition(1).unwrap(), &["a"]).await;
+    drop(broker);
+    let file = bench.dir.path().join("t/topic");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let (broker, report) = bench.open();
+    assert!(report.notes[0].contains("t: the file with what it was made with is missing or damaged: 2 part"));
+    let topic = broker.topic("t").unwrap();
+    assert_eq!(*topic.settings(), TopicSettings::with_partitions(2));
+    assert_eq!(read_all(topic.partition(1).unwrap()), ["a"]);
+}
+
+#[tokio::test]
 async fn records_out_of_order_fence_one_partition_and_nothing_is_deleted() {
     let bench = Bench::small();
     let (broker, _) = bench.open();
@@ -427,9 +497,9 @@ async fn retention_deletes_from_the_front_and_offsets_go_on() {
         bench.clock.set(5000);
         append(&partition, &[&i.to_string()]).await;
     }
-    assert_eq!(partition.range().start, Offset::ZERO);
+    assert_eq!(partition.range().unwrap().start, Offset::ZERO);
     bench.clock.set(6500);
-    while partition.range().start < Offset::new(10) {
+    while partition.range().unwrap().start < Offset::new(10) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(
@@ -443,7 +513,7 @@ async fn retention_deletes_from_the_front_and_offsets_go_on() {
     assert!(housekeeping.await.unwrap_err().is_cancelled());
     drop((broker, partition));
     let (_broker, partition) = bench.one_partition().await;
-    assert_eq!(partition.range().end, Offset::new(11));
+    assert_eq!(partition.range().unwrap().end, Offset::new(11));
     assert_eq!(read_all(&partition), ["next"]);
 }
 
@@ -467,7 +537,7 @@ async fn a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty() {
         (topic.partition(1).unwrap().clone(), topic.partition(0).unwrap().clone())
     };
     assert_eq!(append(&partition, &["b"]).await, Offset::ZERO);
-    assert_eq!(again.range().end, Offset::ZERO);
+    assert_eq!(again.range().unwrap().end, Offset::ZERO);
 }
 
 #[tokio::test]
@@ -481,9 +551,9 @@ async fn under_always_many_appends_share_a_sync_and_nothing_is_read_before_it() 
     }
     for task in tasks {
         let offset = task.await.unwrap();
-        assert!(partition.range().end > offset);
+        assert!(partition.range().unwrap().end > offset);
     }
-    assert_eq!(partition.range().end, Offset::new(200));
+    assert_eq!(partition.range().unwrap().end, Offset::new(200));
     let syncs = broker.stats().syncs.get();
     assert!(syncs < 100, "{syncs} syncs for 200 appends");
 }

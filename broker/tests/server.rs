@@ -274,7 +274,7 @@ async fn a_stop_finishes_what_was_received() {
 
         let dir = server.stopped().await;
         let broker = open(dir.path(), settings);
-        assert_eq!(broker.topic("t").unwrap().partition(0).unwrap().range().end, Offset::new(1000));
+        assert_eq!(broker.topic("t").unwrap().partition(0).unwrap().range().unwrap().end, Offset::new(1000));
     }
 }
 

@@ -89,12 +89,14 @@ async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), St
     let mut rows =
         vec![["partition", "first", "next", "records", "bytes", "state"].map(str::to_owned).to_vec()];
     for p in partitions {
-        let state = p.fenced.map_or_else(|| "ok".into(), |reason| format!("takes no writes: {reason}"));
+        let serves = if p.unopened { "is not served" } else { "takes no writes" };
+        let state = p.fenced.map_or_else(|| "ok".into(), |reason| format!("{serves}: {reason}"));
+        let offset = |n: String| if p.unopened { "?".into() } else { n };
         rows.push(vec![
             p.number.to_string(),
-            p.log_start.to_string(),
-            p.log_end.to_string(),
-            p.log_end.since(p.log_start).to_string(),
+            offset(p.log_start.to_string()),
+            offset(p.log_end.to_string()),
+            offset(p.log_end.since(p.log_start).to_string()),
             quantity::show_bytes(p.bytes),
             state,
         ]);

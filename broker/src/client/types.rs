@@ -262,6 +262,8 @@ pub struct PartitionInfo {
     pub bytes: u64,
     /// Why it takes no writes, where it takes none.
     pub fenced: Option<String>,
+    /// It could not be opened: its offsets are not known, and read as 0 here.
+    pub unopened: bool,
 }
 
 impl From<proto::Partition> for PartitionInfo {
@@ -272,6 +274,7 @@ impl From<proto::Partition> for PartitionInfo {
             log_end: Offset::new(partition.log_end_offset),
             bytes: partition.bytes,
             fenced: partition.fenced,
+            unopened: partition.unopened,
         }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct State<D: Disk> {
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
     pub(super) fenced: Option<String>,
+    /// Why it cannot even be read: recovery could not open it.
+    pub(super) unopened: Option<String>,
     pub(super) closing: bool,
     /// Whether the background task exists.
     pub(super) busy: bool,
@@ -56,7 +58,7 @@ pub(super) enum Roll {
 impl<D: Disk> State<D> {
     /// As recovery left it.
     pub(super) fn new(recovered: Recovered<D::File>) -> Self {
-        let Recovered { sealed, active, end, durable, indexes_in_order, report } = recovered;
+        let Recovered { sealed, active, end, durable, indexes_in_order, unopened, report } = recovered;
         Self {
             start: report.start,
             sealed,
@@ -64,6 +66,7 @@ impl<D: Disk> State<D> {
             end,
             durable,
             fenced: report.fenced,
+            unopened,
             closing: false,
             busy: false,
             roll: Roll::No,
@@ -112,8 +115,11 @@ impl<D: Disk> State<D> {
         if durability == Durability::Always { self.durable } else { self.end }
     }
 
-    pub(super) fn range(&self, durability: Durability) -> Range {
-        Range { start: self.start, end: self.readable_end(durability) }
+    pub(super) fn range(&self, config: &Config<D>) -> Result<Range, Error> {
+        match &self.unopened {
+            Some(reason) => Err(Error::Unopened { partition: config.name.clone(), reason: reason.clone() }),
+            None => Ok(Range { start: self.start, end: self.readable_end(config.durability) }),
+        }
     }
 
     pub(super) fn has_chores(&self) -> bool {

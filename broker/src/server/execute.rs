@@ -104,13 +104,14 @@ fn list_partitions<D: Disk>(
     let topic = context.broker.topic(&request.topic)?;
     let partition = |number| {
         let partition = topic.partition(number)?;
-        let range = partition.range();
+        let range = partition.range().ok();
         Ok(proto::Partition {
             number,
-            log_start_offset: range.start.get(),
-            log_end_offset: range.end.get(),
+            log_start_offset: range.map_or(0, |range| range.start.get()),
+            log_end_offset: range.map_or(0, |range| range.end.get()),
             bytes: partition.bytes(),
             fenced: partition.fenced(),
+            unopened: range.is_none(),
         })
     };
     let partitions = (0..topic.partition_count()).map(partition).collect::<Result<_, Error>>()?;
@@ -124,11 +125,11 @@ fn list_offsets<D: Disk>(
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let (offset, timestamp) = match request.at {
-        Some(At::Earliest(_)) => (partition.range().start, None),
-        Some(At::Latest(_)) => (partition.range().end, None),
+        Some(At::Earliest(_)) => (partition.range()?.start, None),
+        Some(At::Latest(_)) => (partition.range()?.end, None),
         Some(At::TimestampMs(at)) => match partition.first_at_or_after(Timestamp::from_millis(at))? {
             Some((offset, timestamp)) => (offset, Some(timestamp)),
-            None => (partition.range().end, None),
+            None => (partition.range()?.end, None),
         },
         None => {
             let what = "which offset? one of earliest, latest, timestamp_ms has to be set".into();

@@ -205,6 +205,9 @@ pub struct Partition {
     /// Why it takes no writes; absent where it does.
     #[prost(string, optional, tag = "5")]
     pub fenced: ::core::option::Option<::prost::alloc::string::String>,
+    /// It could not be opened: its offsets are not known, and read as 0 here.
+    #[prost(bool, tag = "6")]
+    pub unopened: bool,
 }
 /// Finds an offset.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -84,7 +84,7 @@ pub fn recover(disk: &Disk, settings: &Settings, boot: Arc<str>, off: Option<Sit
 
 /// Reads a partition to its end, and steps over what cannot be read.
 fn read(partition: &Partition<ImageDisk>) -> PartitionLook {
-    let range = partition.range();
+    let Ok(range) = partition.range() else { return PartitionLook::default() };
     let (start, end) = (range.start.get(), range.end.get());
     let mut look = PartitionLook { start, end, ranged: true, ..PartitionLook::default() };
     let (mut next, mut holes) = (start, 0);

@@ -1,0 +1,303 @@
+//! Looking at one segment: what is in it, what of that is cut, what is named as damage, which indexes are rebuilt.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Found, Instructions, Recovery, name_of};
+use crate::disk::{self, Disk, DiskFile, Open};
+use crate::files::{self, Kind};
+use crate::index::{self, ENTRY_BYTES, Entry};
+use crate::report::Damage;
+use crate::scan::{Hole, Meter, Scan, Tail};
+use crate::segment::Sealed;
+use crate::session::{self, Closed, Evidence, SyncedTo};
+use crate::units::{Offset, Position, Timestamp};
+
+/// A segment after it was looked at.
+pub(super) struct Looked {
+    pub sealed: Sealed,
+    /// Records in it, for the index interval.
+    pub meter: Meter,
+    /// Whether it can be appended to.
+    pub whole: bool,
+}
+
+impl<D: Disk> Recovery<'_, D> {
+    pub(super) fn segment(
+        &mut self,
+        base: Offset,
+        next: Option<Offset>,
+        found: &Found,
+    ) -> io::Result<Looked> {
+        let path = self.path(base, Kind::Log);
+        let log = self.disk.open(&path, Open::Read)?;
+        let len = log.len()?;
+        if let Some(looked) = self.trusted(base, next, len, found) {
+            return Ok(looked);
+        }
+        if let Some(next) = next
+            && let Some(looked) = self.proven(&log, base, next, len)?
+        {
+            return Ok(looked);
+        }
+        let scan = Scan::run(&log, len, base, self.told.index_interval);
+        self.report.scanned += scan.records;
+        let looked = self.settle(&path, &log, base, next, len, scan, found)?;
+        Ok(looked)
+    }
+
+    /// A segment that is as a clean stop left it, without reading it.
+    fn trusted(&self, base: Offset, next: Option<Offset>, len: u64, found: &Found) -> Option<Looked> {
+        let Evidence::Clean(Closed { index_interval, segments }) = self.told.evidence else { return None };
+        let sealed = *segments.iter().find(|s| s.base == base)?;
+        let same_interval = next.is_some() || *index_interval == self.told.index_interval;
+        let fits = sealed.bytes == len && next.is_none_or(|next| next == sealed.end) && same_interval;
+        let unsynced = found.unsynced.contains(&base);
+        let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
+        let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
+        let complete = [index.len(), time_index.len()].iter().all(|n| *n as u64 == sealed.entries);
+        let meter = Meter::after(sealed.end.since(base), self.told.index_interval, sealed.latest);
+        (fits && !unsynced && complete).then_some(Looked { sealed, meter, whole: true })
+    }
+
+    /// A sealed segment whose indexes are in order and lead to a tail that reaches the next segment.
+    fn proven(&mut self, log: &D::File, base: Offset, next: Offset, len: u64) -> io::Result<Option<Looked>> {
+        let Some(index) = self.index_entries(base, Kind::Index, next, len) else { return Ok(None) };
+        let Some(times) = self.index_entries(base, Kind::TimeIndex, next, len) else { return Ok(None) };
+        if index.len() != times.len() {
+            return Ok(None);
+        }
+        let mut meter = Meter::new(u64::MAX);
+        let (from, expected) = match (index.last(), times.last()) {
+            (Some(place), Some(time)) => {
+                let holder = Offset::new(time.value);
+                meter.latest = Some((Timestamp::from_millis(time.key), holder));
+                (Position::new(place.value), Offset::new(place.key))
+            }
+            _ => (Position::ZERO, base),
+        };
+        let scan = Scan::run_from(log, len, base, (from, expected), meter);
+        self.report.scanned += scan.records;
+        // One interval of records lies behind the last entry, that entry's own record included; one less, where there
+        // is no entry yet.
+        let most = self.told.index_interval.max(interval_of(&index, base));
+        let covered = scan.records <= most - u64::from(index.is_empty());
+        let reaches = scan.tail == Tail::Clean && scan.holes.is_empty() && scan.end == next;
+        let entries = index.len() as u64;
+        let sealed = Sealed { base, end: next, bytes: len, latest: scan.latest, entries };
+        Ok((reaches && covered).then_some(Looked {
+            sealed,
+            meter: scan_meter(&scan, base, &self.told),
+            whole: true,
+        }))
+    }
+
+    /// The entries of an index file, where all of them are possible in this segment.
+    fn index_entries(&self, base: Offset, kind: Kind, end: Offset, bytes: u64) -> Option<Vec<Entry>> {
+        let limit = (bytes / crate::record::HEADER_BYTES as u64 + 1) * ENTRY_BYTES as u64;
+        let file = files::read_small(self.disk, &self.path(base, kind), limit).ok()??;
+        let entries = index::decode_all(&file, kind == Kind::Index)?;
+        let within = |offset: u64| (base.get()..end.get()).contains(&offset);
+        let possible = |e: &Entry| match kind {
+            Kind::Index => within(e.key) && e.value < bytes,
+            _ => within(e.value),
+        };
+        entries.iter().all(possible).then_some(entries)
+    }
+
+    /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
+    #[allow(clippy::too_many_arguments)]
+    fn settle(
+        &mut self,
+        path: &Path,
+        log: &D::File,
+        base: Offset,
+        next: Option<Offset>,
+        len: u64,
+        mut scan: Scan,
+        found: &Found,
+    ) -> io::Result<Looked> {
+        let hole = scan.holes.iter().find(|hole| self.was_never_synced(base, next, hole.position)).copied();
+        if let Some(hole) = hole {
+            scan = self.keep_prefix(log, base, len, hole, found);
+        }
+        self.name_holes(path, &scan);
+        let entries = scan.index.len() as u64;
+        let mut sealed =
+            Sealed { base, end: scan.end, bytes: scan.end_at.get(), latest: scan.latest, entries };
+        let mut whole = scan.holes.is_empty();
+        match (scan.tail, next) {
+            (Tail::Disorder { found, position }, _) => {
+                let expected = scan.end;
+                let name = name_of(path);
+                self.fence(format!(
+                    "{name} has offset {found} at byte {position}, where {expected} should follow"
+                ));
+                self.damage(path, scan.end_at, len - scan.end_at.get(), expected, next.unwrap_or(expected));
+                sealed.bytes = len;
+                whole = false;
+            }
+            (Tail::Unreadable(kind), _) => {
+                let (name, at) = (name_of(path), scan.end_at);
+                self.fence(format!("{name} cannot be read behind byte {at}: {kind}"));
+                sealed.bytes = len;
+                whole = false;
+            }
+            (Tail::Torn, None) if whole && !self.told.read_only && !self.is_below_the_stop(&scan) => {
+                self.cut(base, scan.end_at, len);
+            }
+            _ => {}
+        }
+        if let Some(next) = next {
+            self.join(path, &mut sealed, &scan, next, len);
+        }
+        self.restore_indexes(base, &scan)?;
+        Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
+    }
+
+    /// Whether a log ends before what was there, and synced, at a clean stop.
+    fn is_below_the_stop(&self, scan: &Scan) -> bool {
+        self.told.stopped_at.is_some_and(|stop| stop.end > scan.end)
+    }
+
+    /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
+    /// the partition takes no writes.
+    fn cut(&mut self, base: Offset, end: Position, len: u64) {
+        let cut = self.disk.open(&self.path(base, Kind::Log), Open::Write).and_then(|file| {
+            disk::set_len(&file, end.get())?;
+            self.sync(base, &file)
+        });
+        match cut {
+            Ok(()) => {
+                self.report.cut += len - end.get();
+                self.is_durable = true;
+            }
+            Err(e) => self.fence(format!("its torn tail cannot be cut: {e}")),
+        }
+    }
+
+    /// Whether the bytes from `position` on may have been in the page cache only when the machine went down.
+    fn was_never_synced(&self, base: Offset, next: Option<Offset>, position: Position) -> bool {
+        if *self.told.evidence != Evidence::PowerLossUnsynced {
+            return false;
+        }
+        let stopped_at =
+            self.told.stopped_at.map(|s| SyncedTo { segment: s.base, bytes: Position::new(s.bytes) });
+        let synced = [stopped_at, session::read_synced(self.disk, self.told.dir)];
+        let synced_behind = |known: &Option<SyncedTo>| {
+            known.is_some_and(|s| s.segment > base || (s.segment == base && s.bytes > position))
+        };
+        next.is_none() && !synced.iter().any(synced_behind)
+    }
+
+    /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
+    /// is a prefix, and then cut off by the caller like any torn tail.
+    fn keep_prefix(&mut self, log: &D::File, base: Offset, len: u64, hole: Hole, found: &Found) -> Scan {
+        if !self.told.read_only {
+            match self.set_aside_from(log, base, len, hole.position, found) {
+                Ok((aside, bytes)) => {
+                    self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
+                    self.report.set_aside += bytes;
+                    self.cut(base, hole.position, len);
+                }
+                Err(e) => self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}")),
+            }
+        }
+        Scan::run(log, hole.position.get(), base, self.told.index_interval)
+    }
+
+    fn set_aside_from(
+        &self,
+        log: &D::File,
+        base: Offset,
+        len: u64,
+        from: Position,
+        found: &Found,
+    ) -> io::Result<(String, u64)> {
+        let mut bytes = vec![0; usize::try_from(len - from.get()).unwrap_or(0)];
+        disk::read_full_at(log, &mut bytes, from.get())?;
+        let aside = self.set_aside(base, &bytes, found)?;
+        Ok((name_of(&aside), bytes.len() as u64))
+    }
+
+    /// Keeps bytes under a name of their own. If a recovery that was interrupted has done it already, it is not done twice.
+    fn set_aside(&self, base: Offset, bytes: &[u8], found: &Found) -> io::Result<PathBuf> {
+        let path = |n| files::aside_path(self.told.dir, base, n);
+        for n in 0..found.asides {
+            if files::read_small(self.disk, &path(n), bytes.len() as u64)?.is_some_and(|is| is == bytes) {
+                return Ok(path(n));
+            }
+        }
+        let mut n = found.asides;
+        while files::read_small(self.disk, &path(n), 0)?.is_some() {
+            n += 1;
+        }
+        files::replace(self.disk, &path(n), bytes)?;
+        Ok(path(n))
+    }
+
+    fn name_holes(&mut self, path: &Path, scan: &Scan) {
+        for hole in &scan.holes {
+            self.damage(path, hole.position, hole.bytes, hole.first, hole.next);
+        }
+    }
+
+    pub(super) fn damage(
+        &mut self,
+        path: &Path,
+        position: Position,
+        bytes: u64,
+        first: Offset,
+        next: Offset,
+    ) {
+        let segment = path.to_owned();
+        self.report.damage.push(Damage { segment, position, bytes, first, next });
+    }
+
+    /// Whether a sealed segment reaches the next one; what is between them is damage.
+    fn join(&mut self, path: &Path, sealed: &mut Sealed, scan: &Scan, next: Offset, len: u64) {
+        sealed.bytes = len;
+        sealed.end = next;
+        if scan.end < next {
+            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
+        } else if scan.end > next {
+            let (name, end) = (name_of(path), scan.end);
+            self.fence(format!("{name} reaches offset {end}, but the next segment begins at {next}"));
+        } else if scan.tail == Tail::Torn {
+            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
+        }
+    }
+
+    /// Replaces the indexes that are not what appending would have written.
+    fn restore_indexes(&mut self, base: Offset, scan: &Scan) -> io::Result<()> {
+        if self.told.read_only {
+            return Ok(());
+        }
+        for (kind, entries) in [(Kind::Index, &scan.index), (Kind::TimeIndex, &scan.time_index)] {
+            let (path, right) = (self.path(base, kind), index::encode_all(entries));
+            let limit = right.len() as u64 + ENTRY_BYTES as u64;
+            if files::read_small(self.disk, &path, limit).ok().flatten().is_some_and(|is| is == right) {
+                continue;
+            }
+            match files::replace(self.disk, &path, &right) {
+                Ok(()) => self.report.rebuilt.push(name_of(&path)),
+                // Without it, lookups scan. The active segment's is written with the next append; a sealed one's is
+                // tried again at the next start.
+                Err(e) => {
+                    self.note(format!("{} could not be rebuilt: {e}", name_of(&path)));
+                    self.unbuilt.push((base, kind, right));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn scan_meter(scan: &Scan, base: Offset, told: &Instructions<'_>) -> Meter {
+    Meter::after(scan.end.since(base), told.index_interval, scan.latest)
+}
+
+/// The interval that an index was written with, as far as its entries show.
+fn interval_of(index: &[Entry], base: Offset) -> u64 {
+    index.first().map_or(0, |e| e.key - base.get() + 1)
+}
