@@ -245,6 +245,7 @@ impl<D: Disk> Opening<'_, D> {
             stats: self.stats.clone(),
             durability: self.settings.durability,
             segment_bytes: self.settings.segment_bytes,
+            max_unsynced_bytes: self.settings.max_unsynced_bytes,
             index_interval: self.settings.index_interval,
             retention_bytes: settings.retention_bytes.or(self.settings.retention_bytes),
             retention_age: settings.retention_age.or(self.settings.retention_age),

@@ -86,6 +86,8 @@ pub struct Config<D> {
     pub durability: Durability,
     /// When to roll.
     pub segment_bytes: u64,
+    /// When to sync whatever the durability.
+    pub max_unsynced_bytes: u64,
     /// Every how many records an index entry.
     pub index_interval: u64,
     /// Bytes to keep, see [`crate::retention`].
@@ -182,15 +184,15 @@ impl<D: Disk> Partition<D> {
         state.end = appended.end;
         config.stats.records_appended.add(batch.len() as u64);
         config.stats.bytes_appended.add(batch.byte_len() as u64);
+        state.unsynced += batch.byte_len() as u64;
         match config.durability {
             Durability::Always => state.sync_wanted = true,
             Durability::Interval(after) => self.start_timer(&mut state, after),
             Durability::Os => {}
         }
-        if config.durability == Durability::Always {
-            self.look_after(state);
-        } else {
-            drop(state);
+        state.sync_wanted |= state.unsynced >= config.max_unsynced_bytes;
+        self.look_after(state);
+        if config.durability != Durability::Always {
             self.0.more.notify_waiters();
         }
         Ok(Attempt::Done(appended))
@@ -452,7 +454,7 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Waits until no background task is under way.
-    pub(crate) async fn idle(&self) {
+    pub async fn idle(&self) {
         loop {
             let settled = self.0.settled.notified();
             if !self.lock().busy {

@@ -86,8 +86,12 @@ impl<F: DiskFile> Active<F> {
     }
 
     /// Cuts off what a failed write left, and syncs the cut: without the sync, a power loss could bring the refused
-    /// bytes back, since the longer length may reach the disk and the shorter one not.
+    /// bytes back, since the longer length may reach the disk and the shorter one not. A write that left nothing needs no
+    /// cut: a file system that has become read-only would refuse it.
     fn undo(&self, write: io::Error) -> AppendFailed {
+        if self.log.len().is_ok_and(|len| len == self.position.get()) {
+            return AppendFailed::Undone(write);
+        }
         match disk::set_len(&*self.log, self.position.get()).and_then(|()| disk::sync_file(&*self.log)) {
             Ok(()) => AppendFailed::Undone(write),
             Err(cut) => AppendFailed::Stuck { write, cut },

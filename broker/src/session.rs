@@ -5,7 +5,7 @@
 //! a clean restart need not read the logs. It is durably renamed to `was-clean` before
 //! anything else changes.
 //!
-//! In a partition's own directory, `synced` notes how far interval syncs have come.
+//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`.
 //!
 //! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
 

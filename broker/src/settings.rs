@@ -22,6 +22,9 @@ pub struct Settings {
     /// A segment is closed and the next begun when its log has reached this many bytes. The record that reaches
     /// it still belongs to the old one. From 1 to [`Settings::SEGMENT_BYTES_MAX`].
     pub segment_bytes: u64,
+    /// When so many bytes of a partition wait for a sync, one is begun in the background, whatever the durability: a roll,
+    /// for which appends wait, then has no more than that to bring to the disk. At least 1.
+    pub max_unsynced_bytes: u64,
     /// Every how many records of a segment the indexes get an entry. At least 1.
     pub index_interval: u64,
     /// The most bytes that key and value of one record may have together.
@@ -56,6 +59,7 @@ impl Settings {
             _ => Ok(()),
         };
         within("segment-bytes", self.segment_bytes, Self::SEGMENT_BYTES_MAX)?;
+        within("max-unsynced-bytes", self.max_unsynced_bytes, u64::MAX)?;
         within("index-interval", self.index_interval, u64::from(u32::MAX))?;
         within("max-record-bytes", self.max_record_bytes.into(), Self::RECORD_BYTES_MAX.into())?;
         within("recovery-threads", self.recovery_threads as u64, 1024)?;
@@ -73,6 +77,7 @@ impl Settings {
         Self {
             durability: Durability::Os,
             segment_bytes: 1 << 30,
+            max_unsynced_bytes: 64 << 20,
             index_interval: 64,
             max_record_bytes: 1 << 20,
             retention_bytes: None,

@@ -541,6 +541,19 @@ async fn a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty() {
 }
 
 #[tokio::test]
+async fn under_os_bytes_do_not_wait_for_a_roll_to_be_synced() {
+    let bench = Bench::new(Settings { max_unsynced_bytes: 300, ..Settings::default() });
+    let (broker, partition) = bench.one_partition().await;
+    let mut syncs = Vec::new();
+    for _ in 0..4 {
+        append(&partition, &[&"x".repeat(100)]).await;
+        partition.idle().await;
+        syncs.push(broker.stats().syncs.get());
+    }
+    assert_eq!(syncs, [0, 0, 1, 1], "129 bytes a record");
+}
+
+#[tokio::test]
 async fn under_always_many_appends_share_a_sync_and_nothing_is_read_before_it() {
     let bench = Bench::new(Settings { durability: Durability::Always, ..Settings::default() });
     let (broker, partition) = bench.one_partition().await;

@@ -50,6 +50,10 @@ pub struct Args {
     /// os, interval=TIME or always
     #[arg(long, default_value = "os", value_parser = durability)]
     durability: Durability,
+    /// Threads that serve connections; without it, one for every two processors. Syncs and recovery have their own, and
+    /// the kernel's part of sending, receiving and writing takes as much again
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
@@ -62,6 +66,9 @@ struct LogArgs {
     /// Begin a new segment when one has this many bytes
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = quantity::size)]
     segment_bytes: u64,
+    /// Sync a partition in the background when this much of it waits for that, whatever the durability
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = quantity::size)]
+    max_unsynced_bytes: u64,
     /// Index every how many records
     #[arg(long, value_name = "N", default_value_t = 64)]
     index_interval: u64,
@@ -135,6 +142,7 @@ impl Args {
         Settings {
             durability: self.durability,
             segment_bytes: self.log.segment_bytes,
+            max_unsynced_bytes: self.log.max_unsynced_bytes,
             index_interval: self.log.index_interval,
             max_record_bytes: self.log.max_record_bytes,
             retention_bytes: self.log.retention_bytes,
@@ -184,9 +192,14 @@ pub fn run(args: Args) -> Result<(), Stop> {
     let (broker, report) = open(&args)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let threads = args.threads.map_or_else(default_threads, |n| n as usize);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(serve_until_signal(args, broker, limits, Arc::new(metrics)))
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2))
 }
 
 /// Connections and segments are open files, and the usual limit of 1024 is meant for programs that know no better.

@@ -94,10 +94,17 @@ impl<D: Disk> Partition<D> {
     /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
     pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, to: Offset, mark: SyncedTo) {
         let config = self.0.config.clone();
+        let closing = self.lock().closing;
         let started = Instant::now();
         let result = off_thread(&*config.work.clone(), move || {
             handles.sync_log()?;
-            if matches!(config.durability, Durability::Interval(_)) {
+            // Under `always` all that can be read is synced anyway; what a clean stop under `os` syncs, the stop records.
+            let is_news = match config.durability {
+                Durability::Always => false,
+                Durability::Interval(_) => true,
+                Durability::Os => !closing,
+            };
+            if is_news {
                 // Evidence for recovery; without it, recovery assumes less.
                 let _ = session::write_synced(&config.disk, &config.dir, mark);
             }

@@ -34,6 +34,8 @@ pub(crate) struct State<D: Disk> {
     pub(super) busy: bool,
     pub(super) roll: Roll,
     pub(super) sync_wanted: bool,
+    /// Bytes appended since the last sync or roll was begun.
+    pub(super) unsynced: u64,
     /// Whether a timer for the next interval sync runs.
     pub(super) timer: bool,
     /// Counts rolls that ended, one way or the other; with the error of the last one that failed.
@@ -71,6 +73,7 @@ impl<D: Disk> State<D> {
             busy: false,
             roll: Roll::No,
             sync_wanted: false,
+            unsynced: 0,
             timer: false,
             rolls_ended: 0,
             roll_failed: None,
@@ -130,6 +133,7 @@ impl<D: Disk> State<D> {
         if !self.has_chores() {
             return None;
         }
+        self.unsynced = 0;
         if self.roll == Roll::Wanted {
             self.roll = Roll::UnderWay;
             if let Some(active) = &mut self.active {

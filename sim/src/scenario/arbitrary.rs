@@ -96,10 +96,11 @@ fn broker() -> impl Strategy<Value = BrokerSettings> {
         prop_oneof![Just(Durability::Os), Just(Durability::Always), every.prop_map(Durability::Interval)];
     let log = (of(durability), of(bytes()), of(any::<u64>()), of(any::<u32>()), of(bytes()), of(duration()));
     let times = (of(duration()), of(duration()), of(duration()), of(duration()));
-    let limits = (of(1..99u32), of(any::<u32>()), of(any::<u32>()), of(bytes()));
+    let limits = (of(1..99u32), of(any::<u32>()), of(any::<u32>()), of(bytes()), of(bytes()));
     (log, times, limits).prop_map(|(log, times, limits)| BrokerSettings {
         durability: log.0,
         segment_bytes: log.1,
+        max_unsynced_bytes: limits.4,
         index_interval: log.2,
         max_record_bytes: log.3,
         retention_bytes: log.4,

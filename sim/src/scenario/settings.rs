@@ -12,6 +12,8 @@ pub struct BrokerSettings {
     pub durability: Option<Durability>,
     /// `segment-bytes=`.
     pub segment_bytes: Option<u64>,
+    /// `max-unsynced-bytes=`.
+    pub max_unsynced_bytes: Option<u64>,
     /// `index-interval=`.
     pub index_interval: Option<u64>,
     /// `max-record-bytes=`.
@@ -45,6 +47,7 @@ impl BrokerSettings {
         Self {
             durability: change.durability.or(self.durability),
             segment_bytes: change.segment_bytes.or(self.segment_bytes),
+            max_unsynced_bytes: change.max_unsynced_bytes.or(self.max_unsynced_bytes),
             index_interval: change.index_interval.or(self.index_interval),
             max_record_bytes: change.max_record_bytes.or(self.max_record_bytes),
             retention_bytes: change.retention_bytes.or(self.retention_bytes),

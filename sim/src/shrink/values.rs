@@ -189,6 +189,7 @@ pub(super) fn smaller_worlds(scenario: &Scenario) -> Vec<Scenario> {
         with(&|s| s.net = NetSettings::default()),
         with(&|s| s.clock = ClockSettings::default()),
         with(&|s| s.broker.segment_bytes = None),
+        with(&|s| s.broker.max_unsynced_bytes = None),
         with(&|s| s.broker.index_interval = None),
         with(&|s| s.broker.max_record_bytes = None),
         with(&|s| s.broker.retention_bytes = None),

@@ -336,6 +336,7 @@ pub fn log_settings(s: &BrokerSettings) -> Settings {
     Settings {
         durability: s.durability.unwrap_or(default.durability),
         segment_bytes: s.segment_bytes.unwrap_or(default.segment_bytes),
+        max_unsynced_bytes: s.max_unsynced_bytes.unwrap_or(default.max_unsynced_bytes),
         index_interval: s.index_interval.unwrap_or(default.index_interval),
         max_record_bytes: s.max_record_bytes.unwrap_or(default.max_record_bytes),
         retention_bytes: s.retention_bytes.or(default.retention_bytes),

@@ -57,6 +57,7 @@ const CAPACITY: Plain<Capacity> = Plain(
 pub fn broker(f: &mut impl Fields, broker: &mut BrokerSettings) {
     f.opt("durability", &DURABILITY, &mut broker.durability);
     f.opt("segment-bytes", &BYTES, &mut broker.segment_bytes);
+    f.opt("max-unsynced-bytes", &BYTES, &mut broker.max_unsynced_bytes);
     f.opt("index-interval", &NUMBER, &mut broker.index_interval);
     f.opt("max-record-bytes", &BYTES_32, &mut broker.max_record_bytes);
     f.opt("retention-bytes", &BYTES, &mut broker.retention_bytes);
