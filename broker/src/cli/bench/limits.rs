@@ -39,6 +39,8 @@ struct Limits {
     loopback_bytes_per_second: f64,
     /// Bytes into the page cache, in writes of 64 KiB.
     write_64k_bytes_per_second: f64,
+    /// The same into a file that grows: what the page cache takes in of pages that it did not have.
+    append_64k_bytes_per_second: f64,
     /// Writes of 4 KiB behind each other, each followed by fdatasync.
     append_sync_4k_per_second: f64,
     /// Bytes out of the page cache, in reads of 256 KiB.
@@ -60,6 +62,7 @@ pub fn run(args: &Args) -> Result<(), Stop> {
         for (what, per_second) in [
             ("loopback, one way", limits.loopback_bytes_per_second),
             ("write of 64 KiB", limits.write_64k_bytes_per_second),
+            ("append of 64 KiB to a new file", limits.append_64k_bytes_per_second),
             ("read of 256 KiB from the page cache", limits.read_bytes_per_second),
             ("CRC-32 of 128 bytes", limits.crc_128_bytes_per_second),
             ("CRC-32 of 1 KiB", limits.crc_1k_bytes_per_second),
@@ -89,6 +92,7 @@ fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
                 file.write_all_at(&page, (i % 4096) * page.len() as u64)?;
                 Ok(page.len() as u64)
             })?,
+            append_64k_bytes_per_second: append(time, dir, &page)?,
             read_bytes_per_second: {
                 let mut buf = vec![0; 256 << 10];
                 let len = file.metadata()?.len().max(buf.len() as u64);
@@ -113,6 +117,25 @@ fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
     })();
     std::fs::remove_file(&path)?;
     measured
+}
+
+/// Fills a file, up to 1 GiB of it: more would be the disk's speed.
+fn append(time: Duration, dir: &std::path::Path, page: &[u8]) -> std::io::Result<f64> {
+    let path = dir.join(format!("broker-bench-append-{}", std::process::id()));
+    let file = File::options().write(true).create_new(true).open(&path)?;
+    let begun = Instant::now();
+    let mut end = 0;
+    let filled = loop {
+        if end >= 1 << 30 || begun.elapsed() > time {
+            break Ok(end as f64 / begun.elapsed().as_secs_f64());
+        }
+        if let Err(e) = file.write_all_at(page, end) {
+            break Err(e);
+        }
+        end += page.len() as u64;
+    };
+    std::fs::remove_file(&path)?;
+    filled
 }
 
 /// Does `step` again and again; the sum of what it gives, a second.
