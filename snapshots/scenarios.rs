@@ -39,7 +39,7 @@ fn top() -> PathBuf {
 
 fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     let mut scenario = suite::load(&file.path).map_err(|e| match e {
-        suite::LoadError::Mistakes(mistakes) => Failed::from(format!("{:?}", miette::Report::new(mistakes))),
+        suite::LoadError::Mistakes(mistakes) => Failed::from(mistakes.shown()),
         other => Failed::from(other),
     })?;
     if let Some(seed) = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok()) {

@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
             }
             Failure::Inert { text, .. } => write!(
                 f,
-                "a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say may-miss=#true"
+                "a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say `may-miss`"
             ),
             Failure::Panic(what) => write!(f, "panicked: {what}"),
             Failure::Impossible { text, why, .. } => write!(f, "a step is impossible here: {text}\n  {why}"),

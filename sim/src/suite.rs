@@ -64,20 +64,19 @@ pub fn find(root: &Path) -> Vec<ScenarioFile> {
 }
 
 fn named(root: &Path, path: &Path) -> ScenarioFile {
-    let below = path.strip_prefix(root).ok().filter(|p| !p.as_os_str().is_empty());
-    let below = below.map_or_else(|| after_scenarios(path), Path::to_path_buf).with_extension("");
+    let below = after_scenarios(path).or_else(|| Some(path.strip_prefix(root).ok()?.to_path_buf()));
+    let below = below.filter(|p| !p.as_os_str().is_empty());
+    let below = below.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_default().with_extension("");
     let parts: Vec<String> = below.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     ScenarioFile { path: path.to_owned(), name: parts.join("::") }
 }
 
-/// A single file is named by its place below the nearest `scenarios` directory, where there is one.
-fn after_scenarios(path: &Path) -> PathBuf {
+/// A file is named by its place below the nearest `scenarios` directory, where there is one: its test has the same name,
+/// whichever part of the library somebody looks at.
+fn after_scenarios(path: &Path) -> Option<PathBuf> {
     let parts: Vec<_> = path.iter().collect();
-    let start = parts
-        .iter()
-        .rposition(|part| *part == "scenarios")
-        .map_or(parts.len().saturating_sub(1), |at| at + 1);
-    parts[start..].iter().collect()
+    let at = parts.iter().rposition(|part| *part == "scenarios")?;
+    Some(parts[at + 1..].iter().collect())
 }
 
 /// Reads a scenario file.

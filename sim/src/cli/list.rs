@@ -1,5 +1,6 @@
 //! `sim list [PATH…]`: the scenarios there are, and what each shows.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,7 +14,7 @@ pub struct List {
     /// Scenario files or directories of them
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
-    /// Only those whose name or first comment holds this text
+    /// Only those whose name or first comment holds this text, in capitals or not
     #[arg(long, short)]
     filter: Option<String>,
     /// Show the first comment of each, too
@@ -26,24 +27,27 @@ impl List {
     pub fn run(&self) -> ExitCode {
         let files: Vec<ScenarioFile> = self.paths.iter().flat_map(|path| suite::find(path)).collect();
         let mut code = ExitCode::SUCCESS;
+        let filter = self.filter.as_ref().map(|text| text.to_lowercase());
+        let mut out = std::io::stdout().lock();
         for file in files {
             match super::load(&file.path) {
                 Ok(scenario) => {
                     let about = scenario.about.join(" ");
-                    let wanted = self
-                        .filter
-                        .as_ref()
-                        .is_none_or(|text| file.name.contains(text) || about.contains(text));
-                    if !wanted {
+                    let text = format!("{} {about}", file.name).to_lowercase();
+                    if !filter.as_ref().is_none_or(|wanted| text.contains(wanted)) {
                         continue;
                     }
                     let seeds = match scenario.seeds.end - scenario.seeds.start {
                         1 => String::new(),
                         n => format!(" ({n} seeds)"),
                     };
-                    println!("{:<60} {}{seeds}", file.name, scenario.title);
+                    let mut text = format!("{:<60} {}{seeds}\n", file.name, scenario.title);
                     if self.verbose {
-                        scenario.about.iter().for_each(|line| println!("    {line}"));
+                        scenario.about.iter().for_each(|line| text += &format!("    {line}\n"));
+                    }
+                    // Who reads only the first lines has closed the other end.
+                    if out.write_all(text.as_bytes()).is_err() {
+                        break;
                     }
                 }
                 Err(failed) => code = failed,

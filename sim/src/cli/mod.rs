@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use sim::outcome::{Failure, Outcome};
 use sim::scenario::Scenario;
+use sim::trace::Event;
 use sim::{suite, trace};
 
 pub mod again;
@@ -22,13 +23,13 @@ pub mod shrink;
 pub mod sweep;
 
 /// How many events before a failure are shown.
-const EVENTS: usize = 60;
+const EVENTS: usize = 40;
 
 /// A scenario from a file; where it cannot be read, what is wrong with it has been said.
 fn load(path: &Path) -> Result<Scenario, ExitCode> {
     suite::load(path).map_err(|e| {
         match e {
-            suite::LoadError::Mistakes(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes)),
+            suite::LoadError::Mistakes(mistakes) => eprint!("{}", mistakes.shown()),
             other => eprintln!("{other}"),
         }
         ExitCode::from(2)
@@ -49,8 +50,16 @@ fn explained(outcome: &Outcome) -> String {
     if outcome.failures.len() > 3 {
         text += &format!("\n  and {} more\n", outcome.failures.len() - 3);
     }
+    // A step that came out otherwise is shown with what led to it, and not with what came after.
+    let unmet = |step: u32| {
+        outcome.trace.entries.iter().position(|entry| match &entry.event {
+            Event::Unmet { step: number, .. } | Event::Impossible { step: number, .. } => *number == step,
+            _ => false,
+        })
+    };
     let until = outcome.failures.iter().find_map(|failure| match failure {
         Failure::Broken(broken) => Some(broken.entry),
+        Failure::Unmet { step, .. } | Failure::Impossible { step, .. } => unmet(*step),
         _ => None,
     });
     let until = until.unwrap_or(outcome.trace.entries.len().saturating_sub(1));

@@ -66,8 +66,10 @@ impl Run {
             Err(e) => {
                 sums.fail(2);
                 return match e {
-                    suite::LoadError::Mistakes(mistakes) => format!("{:?}", miette::Report::new(mistakes)),
-                    other => other.to_string(),
+                    suite::LoadError::Mistakes(mistakes) => {
+                        format!("WRONG   {}\n\n{}", file.name, mistakes.shown())
+                    }
+                    other => format!("WRONG   {other}"),
                 };
             }
         };

@@ -380,11 +380,11 @@ fn world_change() -> impl Strategy<Value = Step> {
         .prop_map(|(a, b, one_way, lasts)| Link { a, b, one_way, lasts })
         .boxed();
     prop_oneof![
-        disk().prop_map(Step::Disk),
-        net().prop_map(Step::Net),
+        disk().prop_map(|disk| Step::Disk(DiskSettings { profile: None, max_open_files: None, ..disk })),
+        net().prop_map(|net| Step::Net(NetSettings { chunk_bytes: None, repair_rate: None, ..net })),
         change.prop_map(Step::Clock),
         link.clone().prop_map(Step::Partition),
-        link.prop_map(Step::Hold),
+        link.prop_map(|link| Step::Hold(Link { one_way: false, ..link })),
         Just(Step::Heal),
         duration().prop_map(Step::Advance),
     ]

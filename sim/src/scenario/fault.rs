@@ -17,7 +17,7 @@ pub struct Fault {
     pub aim: Aim,
     /// What happens to it.
     pub kind: FaultKind,
-    /// `may-miss=#true`: that it never strikes is no failure.
+    /// `may-miss`: that it never strikes is no failure.
     pub may_miss: bool,
 }
 
@@ -119,7 +119,7 @@ pub enum FaultKind {
         /// The byte.
         by: i64,
     },
-    /// `flip=3`: just before a read, bit 3 of what it asks for (from the first byte's lowest) rots on the disk.
+    /// `flip=3`: just before a read, bit 3 of what it asks for (from the first byte's lowest) rots on the disk, for good.
     Flip {
         /// The bit.
         bit: u64,

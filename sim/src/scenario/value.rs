@@ -190,7 +190,7 @@ pub struct Link {
     pub a: String,
     /// The other.
     pub b: String,
-    /// Only what goes from `a` to `b`.
+    /// Only what goes from `a` to `b`; not of a `hold`.
     pub one_way: bool,
     /// Heals by itself after this time; the step itself does not wait.
     pub lasts: Option<Duration>,

@@ -20,6 +20,16 @@ const OP: Choice<Op> = Choice(&[
     ("lock", Op::Lock),
 ]);
 
+/// The names of operations.
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    OP.0.iter().map(|(name, _)| *name)
+}
+
+/// The names of errors.
+pub fn errors() -> impl Iterator<Item = &'static str> {
+    ERRNO.0.iter().map(|(name, _)| *name)
+}
+
 const DURING: Choice<During> =
     Choice(&[("recovery", During::Recovery), ("roll", During::Roll), ("stop", During::Stop)]);
 

@@ -34,6 +34,8 @@ pub trait Fields {
 
     /// Says, when reading, that the line as a whole cannot be.
     fn wrong(&mut self, message: String, help: &str);
+    /// Says, when reading, that this property stands in a step, and holds for a whole scenario.
+    fn only_at_the_start(&mut self, name: &'static str);
     /// Says, when reading, that more than one of these properties are given (`most` 1), or none (`least` 1).
     fn count_of(&mut self, names: &[&'static str], least: usize, most: usize);
 }

@@ -5,9 +5,10 @@ use kdl::{KdlDocument, KdlNode};
 use super::fields::Fields;
 use super::kinds::{Bad, Plain, TEXT};
 use super::mistakes::{Mistake, Mistakes};
+use super::random::Where;
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{hints, steps, worlds};
+use super::{hints, random, steps, worlds};
 use crate::scenario::{BrokerSettings, ClockSettings, DiskSettings, NetSettings, Scenario, Seeds, Step};
 
 /// `7`, or `"0..64"`.
@@ -106,9 +107,9 @@ impl Head {
     fn read(&mut self, node: &KdlNode, scenario: &mut Scenario, mistakes: &mut Vec<Mistake>) {
         let word = steps::HEAD_WORDS.into_iter().find(|word| *word == node.name().value());
         let Some(word) = word else {
-            if let Some(Step::Draw(draw)) = steps::read(node, mistakes) {
-                scenario.draws.push(draw);
-            }
+            let mut draw = random::blank_draw(node.name().value());
+            random::read_draw(node, &mut draw, Where::Head, mistakes);
+            scenario.draws.push(draw);
             return;
         };
         if self.seen.contains(&word) {
@@ -126,7 +127,8 @@ impl Head {
     }
 }
 
-fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
+/// Arguments and properties of a line of the head.
+pub fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
     match word {
         "scenario" => {
             f.arg("a title", &TEXT, &mut scenario.title);
@@ -141,23 +143,11 @@ fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
     }
 }
 
-/// A line on its own: of the head, or a step.
-#[derive(Debug)]
-pub enum Line {
-    /// Of the head: a scenario that says no more than it.
-    Head(Box<Scenario>),
-    /// A step.
-    Step(Box<Step>),
-}
-
-/// Reads a line that came of a draw.
-pub fn read_line(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Option<Line> {
-    if Head::default().takes(node) {
-        let mut scenario = Scenario::default();
-        Head::default().read(node, &mut scenario, mistakes);
-        return Some(Line::Head(Box::new(scenario)));
-    }
-    steps::read(node, mistakes).map(|step| Line::Step(Box::new(step)))
+/// Reads a line of the head that came of a draw: a scenario that says no more than it.
+pub fn read_head_line(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Scenario {
+    let mut scenario = Scenario::default();
+    Head::default().read(node, &mut scenario, mistakes);
+    scenario
 }
 
 /// Prints a scenario, so that [`parse`] gives it back.

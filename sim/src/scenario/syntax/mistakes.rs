@@ -2,8 +2,9 @@
 //! worked.
 
 use std::fmt::{self, Display};
+use std::io::IsTerminal;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceSpan};
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,23 @@ impl Mistakes {
                 format!("{}:{line}:{column}: {}{help}", self.name, mistake.message)
             })
             .collect()
+    }
+
+    /// All of them for a person: place, text, what is underlined, and what would have worked.
+    pub fn shown(&self) -> String {
+        let handler = match std::io::stderr().is_terminal() {
+            true => GraphicalReportHandler::new(),
+            false => GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()),
+        };
+        let mut out = String::new();
+        for mistake in &self.list {
+            // A report that cannot be written has at least its line.
+            if handler.render_report(&mut out, &Placed { mistake, source: &self.source }).is_err() {
+                return self.lines().join("\n");
+            }
+            out.push('\n');
+        }
+        out
     }
 
     /// The text that a mistake underlines.
@@ -98,6 +116,35 @@ impl Diagnostic for Mistake {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some(self.label.clone()), self.span))))
+    }
+}
+
+/// A mistake with the text around it.
+#[derive(Debug)]
+struct Placed<'a> {
+    mistake: &'a Mistake,
+    source: &'a NamedSource<String>,
+}
+
+impl Display for Placed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.mistake.fmt(f)
+    }
+}
+
+impl std::error::Error for Placed<'_> {}
+
+impl Diagnostic for Placed<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
+        self.mistake.help()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.mistake.labels()
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        Some(self.source)
     }
 }
 

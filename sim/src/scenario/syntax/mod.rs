@@ -16,6 +16,7 @@ mod scan;
 mod steps;
 mod surgeries;
 mod time;
+mod vocabulary;
 mod worlds;
 mod writer;
 
@@ -25,10 +26,9 @@ mod tests;
 pub use file::{parse, print};
 pub use mistakes::{Mistake, Mistakes};
 pub use requests::code_name;
+pub use vocabulary::{Word, vocabulary};
 
-use crate::scenario::{Draw, Step};
-
-pub(super) use file::Line as DrawnLine;
+use crate::scenario::{Draw, Scenario, Step};
 
 /// Prints one step as one line, or more where it has a block.
 pub fn print_step(step: &Step) -> String {
@@ -40,7 +40,12 @@ pub fn words_of_codes() -> impl Iterator<Item = (&'static str, broker::error::Co
     requests::CODES.into_iter()
 }
 
-/// The line that comes of a draw, with the nth value of each property. Its mistakes were found when it was read.
-pub(super) fn drawn_line(draw: &Draw, choice: &[usize]) -> Option<DrawnLine> {
-    file::read_line(&random::line(draw, choice), &mut Vec::new())
+/// The step that comes of a draw, with the nth value of each property. Its mistakes were found when it was read.
+pub(super) fn drawn_step(draw: &Draw, choice: &[usize]) -> Option<Step> {
+    steps::read(&random::line(draw, choice), &mut Vec::new())
+}
+
+/// The same for a line of the head: a scenario that says no more than it.
+pub(super) fn drawn_head(draw: &Draw, choice: &[usize]) -> Scenario {
+    file::read_head_line(&random::line(draw, choice), &mut Vec::new())
 }

@@ -6,7 +6,9 @@ use super::fields::Fields;
 use super::file;
 use super::kinds::{Bad, Kind, Plain, quoted};
 use super::mistakes::{Mistake, nearest};
-use crate::scenario::random::{MOVES, alternatives};
+use super::steps;
+pub use crate::scenario::random::MOVES;
+use crate::scenario::random::alternatives;
 use crate::scenario::{Draw, DrawHow, Random};
 
 /// One number, or several to choose from: `500`, `"100 | 500"`.
@@ -116,8 +118,17 @@ fn read_weight(entry: &KdlEntry, random: &Random, mistakes: &mut Vec<Mistake>) -
     }
 }
 
+/// Where a drawn line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// At the head of the file: it describes the world at the start.
+    Head,
+    /// Among the steps.
+    Steps,
+}
+
 /// Reads the line after `draw` or `each`, and tries each of its values in its place.
-pub fn read_draw(node: &KdlNode, draw: &mut Draw, mistakes: &mut Vec<Mistake>) {
+pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut Vec<Mistake>) {
     let keyword = node.name().value();
     let mut wrong = |span, message: String, help: &str| {
         mistakes.push(Mistake { span, message, label: "here".to_owned(), help: Some(help.to_owned()) });
@@ -158,23 +169,30 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, mistakes: &mut Vec<Mistake>) {
         wrong(first.span(), format!("`{}` cannot be drawn", draw.word), "draw another line");
         return;
     }
-    for mut mistake in try_values(draw) {
-        // A mistake in a made-up line has no place in the file: show the property it came from.
-        let entry = node.entries().iter().find(|e| e.name().is_some_and(|n| n.value() == mistake.0));
+    for mut mistake in try_values(draw, place) {
+        // A mistake in a made-up line has no place in the file: show the property that it names, or that it came from.
+        let (varied, message) = (mistake.0.as_str(), mistake.1.message.as_str());
+        let of = |test: &dyn Fn(&str) -> bool| {
+            node.entries().iter().find(|e| e.name().is_some_and(|n| test(n.value())))
+        };
+        let entry = of(&|name| message.contains(&format!("`{name}`"))).or_else(|| of(&|name| name == varied));
         mistake.1.span = entry.unwrap_or(first).span();
-        if !mistakes.contains(&mistake.1) {
+        if !mistakes.iter().any(|other| other.span == mistake.1.span && other.message == mistake.1.message) {
             mistakes.push(mistake.1);
         }
     }
 }
 
 /// The mistakes of the lines that can come of a draw, each with the property that was varied.
-fn try_values(draw: &Draw) -> Vec<(String, Mistake)> {
+fn try_values(draw: &Draw, place: Where) -> Vec<(String, Mistake)> {
     let first: Vec<usize> = vec![0; draw.props.len()];
     let mut found = Vec::new();
     let mut attempt = |name: &str, choice: &[usize]| {
         let mut mistakes = Vec::new();
-        file::read_line(&line(draw, choice), &mut mistakes);
+        match place {
+            Where::Head => _ = file::read_head_line(&line(draw, choice), &mut mistakes),
+            Where::Steps => _ = steps::read(&line(draw, choice), &mut mistakes),
+        }
         found.extend(mistakes.into_iter().map(|mistake| (name.to_owned(), mistake)));
     };
     attempt("", &first);

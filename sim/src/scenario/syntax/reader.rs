@@ -6,6 +6,7 @@ use miette::SourceSpan;
 use super::fields::Fields;
 use super::kinds::{Bad, Kind};
 use super::mistakes::{Mistake, nearest};
+use super::random::Where;
 use super::{random, steps};
 use crate::scenario::{Branch, Draw, Random, Step};
 
@@ -279,7 +280,7 @@ impl Fields for Reader<'_> {
     fn drawn_line(&mut self, draw: &mut Draw) {
         self.used.fill(true);
         self.block_used = true;
-        random::read_draw(self.node, draw, self.mistakes);
+        random::read_draw(self.node, draw, Where::Steps, self.mistakes);
     }
 
     fn weights(&mut self, random: &mut Random) {
@@ -290,6 +291,16 @@ impl Fields for Reader<'_> {
 
     fn wrong(&mut self, message: String, help: &str) {
         self.say(self.node.name().span(), message, "this line", help);
+    }
+
+    fn only_at_the_start(&mut self, name: &'static str) {
+        if let Some(entry) = self.node.entries().iter().find(|e| e.name().is_some_and(|n| n.value() == name))
+        {
+            let word = self.node.name().value();
+            let help = format!("say it on the line `{word}` at the head of the file, above the first step");
+            let message = format!("`{name}` cannot change while a scenario runs");
+            self.say(entry.span(), message, "holds for the whole scenario", &help);
+        }
     }
 
     fn count_of(&mut self, names: &[&'static str], least: usize, most: usize) {

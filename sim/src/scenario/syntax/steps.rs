@@ -82,7 +82,7 @@ const PROMISE: Plain<u8> = Plain(
 );
 
 /// The step of a word, with nothing filled in.
-fn blank(word: &str) -> Option<Step> {
+pub fn blank(word: &str) -> Option<Step> {
     Some(match word {
         "topic" => Step::Topic(CreateTopic::default()),
         "delete-topic" => Step::DeleteTopic { name: String::new(), expect: Expect::Ok },
@@ -172,7 +172,7 @@ pub fn word(step: &Step) -> &'static str {
 }
 
 /// Arguments, properties and block of a step.
-fn fields(f: &mut impl Fields, step: &mut Step) {
+pub fn fields(f: &mut impl Fields, step: &mut Step) {
     match step {
         Step::Topic(topic) => requests::topic(f, topic),
         Step::DeleteTopic { name, expect } => {
@@ -193,15 +193,14 @@ fn fields(f: &mut impl Fields, step: &mut Step) {
         Step::Start(how) | Step::Restart(how) => start(f, how),
         Step::SecondBroker { expect } => f.or("expect", &START, expect, StartExpect::Refused),
         Step::Surgery(surgery) => surgeries::surgery(f, surgery),
-        Step::Disk(disk) => worlds::disk(f, disk),
-        Step::Net(net) => worlds::net(f, net),
+        Step::Disk(disk) => worlds::disk_change(f, disk),
+        Step::Net(net) => worlds::net_change(f, net),
         Step::Clock(clock) => worlds::clock_change(f, clock),
-        Step::Partition(link) | Step::Hold(link) => {
-            f.arg("two hosts", &NAME, &mut link.a);
-            f.arg("a second host", &NAME, &mut link.b);
-            f.flag("one-way", &mut link.one_way);
-            f.opt("for", &DURATION, &mut link.lasts);
+        Step::Partition(cut) => {
+            link(f, cut);
+            f.flag("one-way", &mut cut.one_way);
         }
+        Step::Hold(held) => link(f, held),
         Step::Advance(duration) => f.arg("a duration", &DURATION, duration),
         Step::Client(branch) => {
             f.arg("a client's name", &NAME, &mut branch.client);
@@ -219,6 +218,12 @@ fn fields(f: &mut impl Fields, step: &mut Step) {
         Step::Check(check) => f.args("a promise", &PROMISE, &mut check.promises),
         Step::HalfClose | Step::Close | Step::Calm | Step::Crash | Step::Stop | Step::Heal | Step::Files => {}
     }
+}
+
+fn link(f: &mut impl Fields, link: &mut Link) {
+    f.arg("two hosts", &NAME, &mut link.a);
+    f.arg("a second host", &NAME, &mut link.b);
+    f.opt("for", &DURATION, &mut link.lasts);
 }
 
 fn start(f: &mut impl Fields, start: &mut Start) {

@@ -221,20 +221,56 @@ fn examples() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn every_example_on_the_page_can_be_read() {
-    assert!(examples().count() > 9);
-    for example in examples() {
-        if let Err(mistakes) = parse("README.md", example) {
-            panic!("{example}\n{:#?}", mistakes.lines());
-        }
-    }
-}
-
-#[test]
 fn every_word_of_the_language_has_an_example_on_the_page() {
     let used: Vec<&str> =
         examples().flat_map(str::lines).filter_map(|line| line.split_whitespace().next()).collect();
     for word in super::steps::words().chain(["scenario", "broker", "disk", "net", "clock", "sometimes"]) {
         assert!(used.contains(&word), "`{word}` has no example");
     }
+}
+
+#[test]
+fn what_a_world_is_made_with_cannot_change_in_it() {
+    for (body, line, underlined) in [
+        (
+            "crash\ndisk profile=lying",
+            "t.kdl:3:6: `profile` cannot change while a scenario runs",
+            "profile=lying",
+        ),
+        (
+            "crash\ndisk max-open-files=9",
+            "t.kdl:3:6: `max-open-files` cannot change while a scenario runs",
+            "max-open-files=9",
+        ),
+        (
+            "crash\nnet chunk-bytes=9",
+            "t.kdl:3:5: `chunk-bytes` cannot change while a scenario runs",
+            "chunk-bytes=9",
+        ),
+        (
+            "crash\nnet repair-rate=0.5",
+            "t.kdl:3:5: `repair-rate` cannot change while a scenario runs",
+            "repair-rate=0.5",
+        ),
+        (
+            "crash\ndraw disk free=\"0 | 9\" profile=\"strict | lying\"",
+            "t.kdl:3:24: `profile` cannot change while a scenario runs",
+            "profile=\"strict | lying\"",
+        ),
+        ("hold a broker one-way", "t.kdl:2:15: `hold` does not know what to do with `one-way`", "one-way"),
+    ] {
+        let (found, text) = mistake(body);
+        assert!(found.starts_with(line), "{found}\n{line}");
+        assert_eq!(text, underlined, "{line}");
+    }
+    read("disk profile=lying max-open-files=9\ncrash");
+    read("draw disk profile=\"strict | lying\"\ncrash");
+}
+
+#[test]
+fn a_world_that_changes_by_a_draw_is_a_step() {
+    let scenario = read("crash\ndraw disk free=\"7 | 7\"");
+    let explicit = crate::scenario::unfold(&scenario, 3);
+    let change = crate::scenario::DiskSettings { capacity: Some(Capacity::Free(7)), ..Default::default() };
+    assert_eq!(explicit.steps.last(), Some(&crate::scenario::Step::Disk(change)));
 }

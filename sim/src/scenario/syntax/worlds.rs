@@ -11,12 +11,15 @@ use crate::scenario::{
     BrokerSettings, ClockChange, ClockSettings, DiskSettings, Durability, NetSettings, Profile,
 };
 
-const PROFILE: Choice<Profile> = Choice(&[
+/// What a power loss may leave, by name.
+pub const PROFILES: [(&str, Profile); 4] = [
     ("strict", Profile::Strict),
     ("ordered", Profile::Ordered),
     ("writeback", Profile::Writeback),
     ("lying", Profile::Lying),
-]);
+];
+
+const PROFILE: Choice<Profile> = Choice(&PROFILES);
 
 const DURABILITY: Plain<Durability> = Plain(
     |v| {
@@ -87,6 +90,18 @@ pub fn disk(f: &mut impl Fields, disk: &mut DiskSettings) {
     f.opt("read-only", &YES_NO, &mut disk.read_only);
     f.opt("max-open-files", &NUMBER_32, &mut disk.max_open_files);
     disk.capacity = capacity.or(free.map(Capacity::Free));
+}
+
+/// `disk` as a step: what a disk is made with cannot change any more.
+pub fn disk_change(f: &mut impl Fields, change: &mut DiskSettings) {
+    disk(f, change);
+    ["profile", "max-open-files"].into_iter().for_each(|name| f.only_at_the_start(name));
+}
+
+/// `net` as a step: what the network is made with cannot change any more.
+pub fn net_change(f: &mut impl Fields, change: &mut NetSettings) {
+    net(f, change);
+    ["chunk-bytes", "repair-rate"].into_iter().for_each(|name| f.only_at_the_start(name));
 }
 
 /// `latency= chunk-bytes= …`

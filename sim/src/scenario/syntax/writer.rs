@@ -119,5 +119,7 @@ impl Fields for Writer {
 
     fn wrong(&mut self, _message: String, _help: &str) {}
 
+    fn only_at_the_start(&mut self, _: &'static str) {}
+
     fn count_of(&mut self, _names: &[&'static str], _least: usize, _most: usize) {}
 }

@@ -24,7 +24,7 @@ use rand_chacha::ChaCha8Rng;
 
 use self::moves::Mover;
 use super::random::alternatives;
-use super::syntax::{DrawnLine, drawn_line};
+use super::syntax::{drawn_head, drawn_step};
 use super::{Branch, Draw, DrawHow, Random, Scenario, Seeds, Step};
 
 /// One stream of random numbers for each of the subsystems in the table above.
@@ -60,9 +60,8 @@ pub fn unfold(scenario: &Scenario, seed: u64) -> Scenario {
         ..scenario.clone()
     };
     for draw in &scenario.draws {
-        if let Some(DrawnLine::Head(head)) = unfolding.line(draw) {
-            merge(&mut explicit, &head);
-        }
+        let choice = unfolding.choice(draw);
+        merge(&mut explicit, &drawn_head(draw, &choice));
     }
     explicit.steps = unfolding.steps(&scenario.steps);
     explicit
@@ -133,7 +132,8 @@ impl Unfolding {
     fn step(&mut self, step: &Step, out: &mut Vec<Step>) {
         match step {
             Step::Draw(draw) => {
-                if let Some(DrawnLine::Step(step)) = self.line(draw) {
+                let choice = self.choice(draw);
+                if let Some(step) = drawn_step(draw, &choice) {
                     self.step(&step, out);
                 }
             }
@@ -167,8 +167,8 @@ impl Unfolding {
         }
     }
 
-    /// One line, with a value for each of its properties.
-    fn line(&mut self, draw: &Draw) -> Option<DrawnLine> {
+    /// Which value each property of a drawn line gets.
+    fn choice(&mut self, draw: &Draw) -> Vec<usize> {
         let mut choice = Vec::new();
         for (_, values) in &draw.props {
             let count = alternatives(values).len().max(1);
@@ -181,7 +181,7 @@ impl Unfolding {
                 }
             });
         }
-        drawn_line(draw, &choice)
+        choice
     }
 
     fn random(&mut self, random: &Random, out: &mut Vec<Step>) {
