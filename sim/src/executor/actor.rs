@@ -11,9 +11,10 @@ use tokio::time::sleep;
 
 use super::ask::{self, WorldClient};
 use super::plan::Node;
+use super::races::{Open, TIMING};
 use super::raw::RawConnections;
 use super::stage::{Job, Stage};
-use super::{files, look, requests, say, surgery};
+use super::{files, look, requests, surgery};
 use crate::scenario::{Expect, Start, StartExpect, Step};
 use crate::trace::{Answer, Event, Request};
 use crate::world::clock::WorldClock;
@@ -126,7 +127,9 @@ impl Actor {
                 self.round = before;
             }
             Step::Draw(_) | Step::Random(_) => self.impossible(id, "a seed has to unfold this line first"),
+            Step::Files if self.is_open(Open::Count) => self.say(id, TIMING),
             Step::Files => self.say(id, files::list(&self.stage.host.image())),
+            Step::Dump { .. } if self.is_open(Open::Order) => self.say(id, TIMING),
             Step::Dump { file } => match files::dump(&self.stage.host.image(), file.as_deref()) {
                 Ok(text) => self.say(id, text),
                 Err(why) => self.impossible(id, why),
@@ -134,6 +137,12 @@ impl Actor {
             Step::Verify(verify) => files::verify(self, id, *verify),
             Step::Check(_) => look::look(&self.stage).await,
         }
+    }
+
+    /// Whether timing decides this much about the files.
+    fn is_open(&self, open: Open) -> bool {
+        let races = &self.stage.races;
+        races.running() || races.most().is_some_and(|most| most >= open)
     }
 
     async fn stop(&mut self, id: u32) {
@@ -162,10 +171,11 @@ impl Actor {
             Ok(_) => (StartExpect::Crashed, format!("→ {}", self.stage.last_crash())),
             Err(why) => return self.unmet(id, "the broker starts", why),
         };
-        self.say(id, said.as_str());
         if start.expect != StartExpect::Any && start.expect != found {
-            self.unmet(id, format!("{:?}", start.expect), said);
+            self.unmet(id, format!("{:?}", start.expect).to_lowercase(), said.as_str());
         }
+        let open = start.expect == StartExpect::Any && self.stage.races.running();
+        self.say(id, if open { TIMING } else { &said });
         if found == StartExpect::Ok && self.stage.is_quiet() {
             look::look(&self.stage).await;
         }
@@ -188,7 +198,7 @@ impl Actor {
                 self.unmet(id, format!("{what}: {}", expected.unwrap_or_default()), found.to_string());
             }
         }
-        say::recovered(&report.partitions, &report.notes)
+        self.stage.races.recovered(&report.partitions, &report.notes)
     }
 
     fn second_broker(&self, id: u32, expect: StartExpect) {
@@ -279,6 +289,10 @@ impl Actor {
             _ => None,
         });
         let mut waits = Vec::new();
+        let race = node.inside.len() > 1;
+        if race {
+            self.stage.races.begin(&node.inside);
+        }
         self.stage.busy.set(self.stage.busy.get() + 1);
         for (branch, client) in branches {
             waits.extend(self.send(branch.id, &client.client, &branch.inside));
@@ -287,6 +301,9 @@ impl Actor {
             let _ = wait.await;
         }
         self.stage.busy.set(self.stage.busy.get() - 1);
+        if race {
+            self.stage.races.end();
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `surgery`, `files` | files changed behind the broker's back; files for people |
 //! | `look`, `ending` | the oracle's questions; how a run ends |
 //! | `say` | what came of a step, in words |
+//! | `races` | what those words leave out, since timing decides it |
 //! | `panics` | what a panic said |
 
 mod actor;
@@ -24,6 +25,7 @@ mod files;
 mod look;
 mod panics;
 pub mod plan;
+mod races;
 mod raw;
 mod requests;
 mod say;

@@ -12,8 +12,9 @@ use tokio::time::{sleep, timeout};
 use super::actor::Actor;
 use super::ask;
 use super::plan::Node;
+use super::races::TIMING;
 use crate::scenario::syntax::code_name;
-use crate::scenario::{Receive, ReceiveExpect, Send, SendLength, Step};
+use crate::scenario::{Expect, Receive, ReceiveExpect, Send, SendLength, Step};
 use crate::trace::{Answer, Event, Request, Sent};
 use crate::world::net::WorldStream;
 
@@ -48,7 +49,8 @@ pub(super) async fn step(actor: &mut Actor, node: &Node) {
             if !fits(receive.expect, &found) {
                 actor.unmet(node.id, format!("{:?}", receive.expect), said.as_str());
             }
-            actor.say(node.id, said);
+            let open = actor.stage.races.running() && receive.expect == ReceiveExpect::Any;
+            actor.say(node.id, if open { TIMING.to_owned() } else { said });
         }
         Step::HalfClose => {
             if let Some(stream) = actor.raw.streams.last_mut() {
@@ -110,6 +112,7 @@ fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
     };
     let records = produce.records.into_iter().map(|r| Sent { key: r.key, value: r.value }).collect();
     let (topic, partition) = (ask::name(&produce.topic), produce.partition);
+    stage.races.wrote(&topic, Expect::Unknown);
     let id = stage.call(&actor.name, Request::Produce { topic, partition, records }, false);
     let answer = Answer::Lost { why: "sent raw".into(), sent: true };
     stage.recorder.add(Event::Answer { id, answer });

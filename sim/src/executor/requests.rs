@@ -224,6 +224,28 @@ fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
     if let Some((answer, _)) = answers.iter().find(|(answer, _)| !fits(expect, answer)) {
         actor.unmet(id, expectation(expect), why(answer, &said));
     }
+    let races = &actor.stage.races;
+    let said = match step {
+        Step::Topic(topic) => {
+            if answers.iter().any(|(answer, _)| *answer == Answer::Done) {
+                races.renewed(&topic.name, false);
+            }
+            races.answered(expect, said)
+        }
+        Step::DeleteTopic { name, .. } => {
+            races.renewed(name, true);
+            races.answered(expect, said)
+        }
+        Step::Produce(p) => {
+            races.wrote(&p.topic, p.expect);
+            races.produced(&p.topic, p.expect, p.expect_offset.is_some(), answers, said)
+        }
+        Step::ListTopics { expect_count } => races.counted(None, *expect_count, "topic", said),
+        Step::ListPartitions(list) if expect == Expect::Ok => {
+            races.counted(Some(&list.topic), list.expect_count, "partition", said)
+        }
+        _ => races.answered(expect, said),
+    };
     match step {
         Step::Produce(produce) => placed_right(actor, id, produce, answers),
         Step::ListTopics { expect_count: Some(count) } => counted(actor, id, *count, answers),
@@ -309,7 +331,8 @@ fn looked_up(actor: &Actor, id: u32, look_up: &LookUp, answers: &[Answered]) {
     if !fits {
         actor.unmet(id, format!("{:?}", look_up.expect).to_lowercase(), said.as_str());
     }
-    actor.say(id, said);
+    let expected = look_up.expect != LookUpExpect::Any;
+    actor.say(id, actor.stage.races.looked_up(&look_up.topic, expected, said));
 }
 
 fn fetch(consume: &Consume, partition: u32, from: u64) -> Request {
@@ -427,6 +450,7 @@ impl Read {
                 actor.unmet(id, format!("value {expected}"), say::bytes(&record.value));
             }
         }
-        actor.say(id, said);
+        let (expected, found) = ((consume.expect, consume.expect_count), (&self.records[..], self.end));
+        actor.say(id, actor.stage.races.read(&consume.topic, expected, found, said));
     }
 }

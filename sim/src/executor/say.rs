@@ -31,7 +31,9 @@ pub(super) fn records(records: &[Seen], ending: &str) -> String {
         let (first, last) = (&records[0], &records[records.len() - 1]);
         vec![format!("{} … {} ({} records)", record(first), record(last), records.len())]
     };
-    parts.push(ending.to_owned());
+    if !ending.is_empty() {
+        parts.push(ending.to_owned());
+    }
     format!("→ {}", parts.join(" · "))
 }
 

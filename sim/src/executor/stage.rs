@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::plan::Node;
+use super::races::Races;
 use crate::scenario::{self as s, DiskSettings, NetSettings};
 use crate::trace::{CallId, CrashKind, Event, Recorder};
 use crate::world::host::{Host, State};
@@ -47,6 +48,8 @@ pub(super) struct Stage {
     pub(super) actors: RefCell<BTreeMap<String, mpsc::UnboundedSender<Job>>>,
     /// How many clients are at work besides the first.
     pub(super) busy: Cell<u32>,
+    /// What several clients at once leave open.
+    pub(super) races: Races,
     /// All hosts but the broker's.
     pub(super) clients: Vec<String>,
     pub(super) net: RefCell<NetSettings>,
@@ -71,6 +74,7 @@ impl Stage {
             commands: RefCell::default(),
             actors: RefCell::default(),
             busy: Cell::new(0),
+            races: Races::default(),
             clients,
             net: RefCell::new(net),
             topics: RefCell::default(),
