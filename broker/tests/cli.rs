@@ -180,6 +180,33 @@ fn complaints_say_what_where_and_what_to_do() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
+/// Part of what is asked for cannot be served: that is an error, not a shorter answer.
+#[test]
+fn a_partition_that_cannot_be_opened_is_not_shown_as_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "t", "--partitions", "2"]);
+    text(&server.run_with(&["produce", "t"], b"a\nb\n"));
+    server.stop();
+    std::fs::rename(data.join("t/1"), dir.path().join("elsewhere")).unwrap();
+
+    let server = Process::start(&data, &[]);
+    let shown = server.output(&["topic", "show", "t"]);
+    assert!(
+        shown.contains("1          ?      ?     ?        0 B    is not served: it cannot be opened"),
+        "{shown}"
+    );
+    assert!(server.output(&["offsets", "t"]).contains("1          ?      ?"));
+    for what in [&["consume", "t"][..], &["consume", "t", "--all"], &["consume", "t", "--partition", "1"]] {
+        let why = complaint(&server.run(what));
+        assert!(why.contains("t/1 cannot be served: it cannot be opened"), "{why}");
+    }
+    assert_eq!(server.output(&["consume", "t", "--partition", "0"]), "a\n");
+    let why = complaint(&server.run_with(&["produce", "t", "--partition", "1"], b"c\n"));
+    assert!(why.contains("no line acknowledged") && !why.contains("--skip"), "{why}");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let dir = tempfile::tempdir().unwrap();

@@ -137,6 +137,10 @@ async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Sourc
     let mut sources = Vec::new();
     for p in partitions.iter().filter(|p| args.partition.is_none_or(|number| p.number == number)) {
         let next = match args.from {
+            // The server says why; to leave it out in silence would be to call it empty.
+            _ if p.unopened => {
+                acknowledged(&what, client.list_offsets(&args.topic, p.number, At::Earliest).await)?.offset
+            }
             From::Offset(offset) => offset,
             From::At(At::Earliest) => p.log_start,
             From::At(At::Latest) => p.log_end,

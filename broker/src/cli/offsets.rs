@@ -1,6 +1,7 @@
 //! `broker offsets`.
 
 use broker::client::At;
+use broker::units::Offset;
 
 use super::output::{Output, table};
 use super::{Server, Stop, acknowledged, quantity};
@@ -56,9 +57,10 @@ pub async fn run(args: Args) -> Result<(), Stop> {
     match at {
         None => {
             rows.push(["partition", "first", "next"].map(str::to_owned).to_vec());
-            rows.extend(
-                chosen.map(|p| vec![p.number.to_string(), p.log_start.to_string(), p.log_end.to_string()]),
-            );
+            rows.extend(chosen.map(|p| {
+                let offset = |offset: Offset| if p.unopened { "?".into() } else { offset.to_string() };
+                vec![p.number.to_string(), offset(p.log_start), offset(p.log_end)]
+            }));
         }
         Some(at) => {
             for p in chosen {

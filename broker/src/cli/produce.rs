@@ -225,6 +225,9 @@ impl<'a> Lines<'a> {
             ),
         };
         let done = self.done;
+        if done == self.args.skip {
+            return Err(Stop::Because(format!("{why}\n  no line acknowledged{behind}")));
+        }
         Err(Stop::Because(format!(
             "{why}\n  {} lines acknowledged, the last of them line {done}{behind}\n  \
              to go on behind line {done}: --skip {done}, with the same input",
