@@ -3,8 +3,9 @@
 //! [`OsDisk`] is the real file system; a simulation gives its own. Dispatch is static, so the real path costs what
 //! `std::fs` costs. I/O is positional only: there is no cursor to get out of step after a failed write.
 //!
-//! Every method that makes something durable is `#[track_caller]`: a test disk can tell the places in the broker that
-//! sync apart, switch one off, and show that something then breaks.
+//! Every method that changes something, or makes it durable, is `#[track_caller]`: a test disk can tell the places in the
+//! broker that sync apart, switch one off, and show that something then breaks; and it can name the place of a change
+//! that lacks a sync.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -44,16 +45,21 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     type Lock: Debug + Send + Sync + 'static;
 
     /// Opens a file. The entry of a new file is durable only after [`Disk::sync_dir`] on its directory.
+    #[track_caller]
     fn open(&self, path: &Path, how: Open) -> io::Result<Self::File>;
     /// Makes one directory; `AlreadyExists` where there is one, `NotFound` where the parent is missing.
+    #[track_caller]
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// What a directory holds, sorted by name.
     fn list(&self, dir: &Path) -> io::Result<Vec<Entry>>;
     /// Gives a file or directory another name, in the place of what had it. Atomic; durable after `sync_dir` on both.
+    #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name. Whoever has it open can go on reading.
+    #[track_caller]
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty directory.
+    #[track_caller]
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes a directory's entries durable.
     #[track_caller]
@@ -73,6 +79,7 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     /// Reads at a byte position. Fewer bytes than asked for are legal; 0 is the end of the file.
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize>;
     /// Writes at a byte position. Fewer bytes than given are legal.
+    #[track_caller]
     fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize>;
     /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -81,6 +88,7 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
         Ok(self.len()? == 0)
     }
     /// Cuts the file off, or extends it with zeros.
+    #[track_caller]
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the data and the length durable (`fdatasync`).
     #[track_caller]
@@ -102,6 +110,7 @@ pub fn read_full_at(file: &impl DiskFile, buf: &mut [u8], position: u64) -> io::
 }
 
 /// Writes all of `buf`. Retries `EINTR` and goes on after a short write; after an error an unknown part is written.
+#[track_caller]
 pub fn write_full_at(file: &impl DiskFile, buf: &[u8], position: u64) -> io::Result<()> {
     let mut done = 0;
     while done < buf.len() {
@@ -133,6 +142,7 @@ pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
 }
 
 /// Cuts a file off, or extends it with zeros; retries `EINTR` only.
+#[track_caller]
 pub fn set_len(file: &impl DiskFile, len: u64) -> io::Result<()> {
     let mut result = file.set_len(len);
     for _ in 0..INTERRUPTED_TRIES {

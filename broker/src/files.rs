@@ -116,10 +116,16 @@ pub fn tmp_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts `bytes` under `path`: after a crash at any moment the file holds either what it held or all of `bytes`.
+/// Puts `bytes` under `path`, durably: after a crash at any moment the file holds either what it held or all of `bytes`.
 /// Written under another name, synced, renamed, directory synced.
 #[track_caller]
 pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    exchange(disk, path, bytes)?;
+    disk::sync_dir(disk, path.parent().unwrap_or(Path::new(".")))
+}
+
+/// As [`replace`], but which of the two the file holds after a power loss is open until the directory is synced.
+pub fn exchange<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = tmp_path(path);
     let result = (|| {
         let file = disk.open(&tmp, Open::Create)?;
@@ -128,12 +134,11 @@ pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
         disk::sync_file(&file)?;
         disk.rename(&tmp, path)
     })();
-    if let Err(e) = result {
+    if result.is_err() {
         // Best effort: an unfinished replacement is recognised by its name and does no harm.
         let _ = disk.remove_file(&tmp);
-        return Err(e);
     }
-    disk::sync_dir(disk, path.parent().unwrap_or(Path::new(".")))
+    result
 }
 
 /// All bytes of a file, if it is there and at most `limit` long.

@@ -217,11 +217,13 @@ impl<D: Disk> Recovery<'_, D> {
         for &base in &found.unsynced {
             let log = self.path(base, Kind::Log);
             if let Some(bytes) = files::read_small(self.disk, &log, u64::MAX)? {
-                files::replace(self.disk, &log, &bytes)?;
+                // Its name becomes durable before anything in it is promised to anybody: by `make_durable`, or with the
+                // next segment's. After a power loss before that, the old file is as good: what was cached is gone.
+                files::exchange(self.disk, &log, &bytes)?;
                 self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
             }
+            // Where the mark comes back, the log is copied once more, and nothing else.
             self.disk.remove_file(&files::unsynced_path(self.told.dir, base))?;
-            disk::sync_dir(self.disk, self.told.dir)?;
         }
         Ok(())
     }
@@ -334,11 +336,10 @@ impl<D: Disk> Recovery<'_, D> {
     }
 }
 
-/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk.
+/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk. The
+/// mark need not outlive the machine: the cache that it warns of does not either.
 pub(crate) fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
-    if disk.open(&files::unsynced_path(dir, base), Open::Create).is_ok() {
-        let _ = disk::sync_dir(disk, dir);
-    }
+    let _ = disk.open(&files::unsynced_path(dir, base), Open::Create);
 }
 
 fn name_of(path: &Path) -> String {

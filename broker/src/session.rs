@@ -221,10 +221,16 @@ pub struct SyncedTo {
 /// Notes, durably, up to where a partition is known to be on the disk.
 pub fn write_synced<D: Disk>(disk: &D, dir: &Path, to: SyncedTo) -> io::Result<()> {
     let entry = Entry { key: to.segment.get(), value: to.bytes.get() };
-    let file = disk.open(&dir.join(files::SYNCED), Open::Create)?;
+    let path = dir.join(files::SYNCED);
+    let (file, is_new) = match disk.open(&path, Open::Write) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (disk.open(&path, Open::Create)?, true),
+        file => (file?, false),
+    };
     // In place: the entry lies within one sector, and one that is torn all the same fails its checksum.
     disk::write_full_at(&file, &entry.encode(), 0)?;
-    disk::sync_file(&file)
+    disk::sync_file(&file)?;
+    // Its first entry lasts only when its name does.
+    if is_new { disk::sync_dir(disk, dir) } else { Ok(()) }
 }
 
 /// What [`write_synced`] noted last.

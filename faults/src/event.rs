@@ -137,7 +137,7 @@ pub struct Event<'a> {
     pub fault: Option<FaultId>,
     /// The crash that struck.
     pub death: Option<&'a Death>,
-    /// Where in the program a sync was asked for.
+    /// Where in the program a change or a sync was asked for.
     pub site: Option<Site>,
     /// Whether that sync was switched off.
     pub barrier_off: bool,

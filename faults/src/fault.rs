@@ -30,6 +30,15 @@ pub enum Keep {
     Nothing,
     /// Everything.
     Everything,
+    /// Every name that was given or taken away, and as little of the data as is legal: what follows a directory sync that
+    /// came before the sync of what it names.
+    Names,
+    /// All data, and as few of the names as is legal.
+    Data,
+    /// The legal image of this number, as [`crate::Images::nth`] counts them; counted round where there are fewer.
+    Image(u64),
+    /// The image that [`crate::Images::draw`] draws from this seed.
+    Draw(u64),
 }
 
 /// What goes wrong.

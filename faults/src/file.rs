@@ -48,8 +48,10 @@ impl File {
     }
 
     /// Writes at a byte position, and extends the file where it ends before. Fewer bytes than given are legal.
+    #[track_caller]
     pub fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
-        self.run(Op::Write, (position, buf.len() as u64), None, |machine, call, writable, kind| {
+        let site = Site::from(Location::caller());
+        self.run(Op::Write, (position, buf.len() as u64), Some(site), |machine, call, writable, kind| {
             // In the kernel's order: the position is looked at before the descriptor.
             if i64::try_from(position).is_err() {
                 return Err(Errno::EINVAL);
@@ -77,8 +79,10 @@ impl File {
     }
 
     /// Cuts the file off, or extends it with zeros.
+    #[track_caller]
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.run(Op::SetLen, (0, len), None, |machine, call, writable, _| {
+        let site = Site::from(Location::caller());
+        self.run(Op::SetLen, (0, len), Some(site), |machine, call, writable, _| {
             if i64::try_from(len).is_err() || !writable {
                 return Err(Errno::EINVAL);
             }

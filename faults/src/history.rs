@@ -21,7 +21,7 @@ pub struct Step {
     pub position: u64,
     /// The bytes of a write; the new length.
     pub len: u64,
-    /// Where in the program a sync was asked for.
+    /// Where in the program it was asked for.
     pub site: Option<Site>,
     /// The tag set by [`crate::Disk::set_phase`].
     pub phase: Arc<str>,
@@ -32,6 +32,11 @@ impl Step {
     /// Whether this is no operation but a power loss: the disk is what it left from here on.
     pub fn is_power_loss(&self) -> bool {
         matches!(self.change, Change::Become(_))
+    }
+
+    /// Whether it makes something durable.
+    pub fn is_sync(&self) -> bool {
+        matches!(self.change, Change::SyncFile { .. } | Change::SyncDir { .. })
     }
 }
 
@@ -143,8 +148,7 @@ impl History {
     /// The same history as if these syncs had been answered with yes and not done. A sync changes nothing that a
     /// process sees, so nothing need be run again.
     pub fn without_syncs(&self, off: impl Fn(&Step) -> bool) -> History {
-        let is_sync = |step: &Step| matches!(step.change, Change::SyncFile { .. } | Change::SyncDir { .. });
-        let steps = self.steps.iter().filter(|step| !(is_sync(step) && off(step))).cloned().collect();
+        let steps = self.steps.iter().filter(|step| !(step.is_sync() && off(step))).cloned().collect();
         History { base: self.base.clone(), steps }
     }
 

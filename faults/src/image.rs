@@ -7,10 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::config::Config;
 use crate::disk::Disk;
+use crate::fault::Keep;
 use crate::hash::Hasher;
 use crate::legal::{self, Plan};
 use crate::node::{Ino, Node, ROOT};
 use crate::state::State;
+
+/// Choices for names may come to the same names: one that is dropped with its directory counts for nothing. So many of
+/// them for each image are looked at, to find that there are few images after all.
+const NAMES_PER_IMAGE: u128 = 4;
 
 /// The images that a power loss could leave of a disk in one state, numbered from 0.
 pub struct Images {
@@ -35,6 +40,25 @@ impl Images {
     /// counted once, but not always: [`Image::hash`] tells.
     pub fn count(&self) -> u128 {
         self.plan().count()
+    }
+
+    /// [`Images::count`], where that is at most `bound`. What is certain to be far above it is not counted first.
+    pub fn count_up_to(&self, bound: u128) -> Option<u128> {
+        let planned = self.plan.get().is_some();
+        if !planned && Plan::names_exceed(&self.state, bound.saturating_mul(NAMES_PER_IMAGE)) {
+            return None;
+        }
+        Some(self.count()).filter(|count| *count <= bound)
+    }
+
+    /// What a power loss leaves that keeps so much. [`Keep::Drawn`] draws from seed 0.
+    pub fn keeping(&self, keep: Keep) -> Image {
+        let plan = || self.plan();
+        let state = match keep {
+            Keep::Image(number) => plan().nth(&self.state, u128::from(number) % plan().count().max(1)),
+            keep => legal::keep(&self.state, keep, &mut ChaCha8Rng::seed_from_u64(0)),
+        };
+        Image { state }
     }
 
     /// The image of a number; none from `count` on. What images have in common is built once.

@@ -9,7 +9,8 @@ pub(crate) mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rand::{Rng, RngExt};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use crate::fault::Keep;
 use crate::node::{Ino, Node, Seq};
@@ -56,6 +57,11 @@ impl Plan {
 
     pub(crate) fn count(&self) -> u128 {
         self.count
+    }
+
+    /// Whether there are more choices for the names alone than this; known without going through them.
+    pub(crate) fn names_exceed(state: &State, bound: u128) -> bool {
+        NameChoices::new(state).count() > bound
     }
 
     /// The image of a number below `count`.
@@ -144,6 +150,13 @@ pub(crate) fn keep(state: &State, keep: Keep, rng: &mut impl Rng) -> State {
         Keep::Drawn => draw(state, rng),
         Keep::Nothing => build(state, Style::Nothing, Style::Nothing, rng),
         Keep::Everything => build(state, Style::Everything, Style::Everything, rng),
+        Keep::Names => build(state, Style::Everything, Style::Nothing, rng),
+        Keep::Data => build(state, Style::Nothing, Style::Everything, rng),
+        Keep::Image(number) => {
+            let plan = Plan::new(state);
+            plan.nth(state, u128::from(number) % plan.count().max(1))
+        }
+        Keep::Draw(seed) => draw(state, &mut ChaCha8Rng::seed_from_u64(seed)),
     }
 }
 

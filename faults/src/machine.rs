@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -82,6 +83,11 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(op: Op, path: &'a str) -> Call<'a> {
         Call { op, path, to: None, position: 0, len: 0, ino: None, site: None }
+    }
+
+    /// Asked for at this place of the program.
+    pub(crate) fn at(op: Op, path: &'a str, place: &'static Location<'static>) -> Call<'a> {
+        Call { site: Some(place.into()), ..Call::new(op, path) }
     }
 }
 
@@ -290,6 +296,8 @@ impl Machine {
     /// The lights go out: what is on the medium now is one of the images that the profile allows. `torn` names the bytes
     /// of a write that are certain to be there: inode, position, count.
     pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>, keep: Keep) {
+        // A choice that says all of what is left leaves nothing to be said of the write.
+        let torn = torn.filter(|_| !matches!(keep, Keep::Image(_) | Keep::Draw(_)));
         let torn = torn.and_then(|(ino, position, count)| {
             let data = self.state.file(ino)?.seen.slice(position, count);
             if self.state.profile.data_before_length()

@@ -85,10 +85,11 @@ impl Process {
     }
 
     /// Opens a file; makes it where `how` says so. Its entry is durable only after [`Process::sync_dir`].
+    #[track_caller]
     pub fn open(&self, path: impl AsRef<Path>, how: Open) -> io::Result<File> {
         let path = Parsed::new(path.as_ref())?;
         let mut machine = hold(&self.machine);
-        let call = Call::new(Op::Open, path.as_str());
+        let call = Call::at(Op::Open, path.as_str(), Location::caller());
         let number = machine.run(&self.life, &call, |machine, _| {
             machine.has_descriptor_left(self.life.id)?;
             let ino = find_or_make(machine, &call, &path, how)?;
@@ -99,9 +100,10 @@ impl Process {
     }
 
     /// Makes one directory.
+    #[track_caller]
     pub fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = Parsed::new(path.as_ref())?;
-        let call = Call::new(Op::MakeDir, path.as_str());
+        let call = Call::at(Op::MakeDir, path.as_str(), Location::caller());
         hold(&self.machine).run(&self.life, &call, |machine, _| {
             let (dir_path, name) = path.split().ok_or(Errno::EEXIST)?;
             let (dir, found) = find_entry(&machine.state, &dir_path, name)?;
@@ -136,9 +138,10 @@ impl Process {
 
     /// Gives a file or directory another name, in the place of what had it. Atomic for processes; durable after
     /// `sync_dir` on both directories.
+    #[track_caller]
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
         let (from, to) = (Parsed::new(from.as_ref())?, Parsed::new(to.as_ref())?);
-        let call = Call { to: Some(to.as_str()), ..Call::new(Op::Rename, from.as_str()) };
+        let call = Call { to: Some(to.as_str()), ..Call::at(Op::Rename, from.as_str(), Location::caller()) };
         hold(&self.machine).run(&self.life, &call, |machine, _| {
             let Some((from_entry, to_entry)) = check_rename(&machine.state, &from, &to)? else {
                 return Ok(((), 0));
@@ -153,9 +156,10 @@ impl Process {
     }
 
     /// Removes a file's name. Whoever has it open can go on reading and writing.
+    #[track_caller]
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = Parsed::new(path.as_ref())?;
-        let call = Call::new(Op::Remove, path.as_str());
+        let call = Call::at(Op::Remove, path.as_str(), Location::caller());
         hold(&self.machine).run(&self.life, &call, |machine, _| {
             let (dir_path, name) = path.split().ok_or(Errno::EISDIR)?;
             let (dir, found) = find_entry(&machine.state, &dir_path, name)?;
@@ -171,9 +175,10 @@ impl Process {
     }
 
     /// Removes an empty directory.
+    #[track_caller]
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = Parsed::new(path.as_ref())?;
-        let call = Call::new(Op::RemoveDir, path.as_str());
+        let call = Call::at(Op::RemoveDir, path.as_str(), Location::caller());
         hold(&self.machine).run(&self.life, &call, |machine, _| {
             let (dir_path, name) = path.split().ok_or(Errno::EBUSY)?;
             let (dir, found) = find_entry(&machine.state, &dir_path, name)?;

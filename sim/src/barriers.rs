@@ -1,32 +1,75 @@
-//! Which of the broker's syncs carry load? Each place that syncs a file or a directory is switched off alone, and the crash
-//! points of the scenarios are visited again: one of them has to break a promise.
+//! Which of the broker's syncs carry load? Each place that syncs a file or a directory is switched off alone; the scenarios that
+//! reach it are run again, and the crash points of those that say `explore` are visited again: one of them has to fail.
 //!
-//! Nothing is executed again for it. A sync changes nothing that a process sees, so it is left out of the recorded history
-//! ([`crate::explore::Run::without`]); only in recoveries, which do run, it is switched off at the disk.
+//! For the crash points nothing is executed again. A sync changes nothing that a process sees, so it is left out of the recorded
+//! history ([`crate::explore::Run::without`]); only in recoveries, which do run, it is switched off at the disk.
 //!
-//! A place is known by its line in the source, as the disk is told by its caller; and the source is read for calls that sync, so
-//! that one which no scenario reaches is not forgotten.
+//! A place is known by its line in the source, as the disk is told by its caller; and the source is read for calls that sync
+//! ([`source`]), so that one which no scenario reaches is not forgotten.
+
+pub mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-
-use faults::Site;
-use walkdir::WalkDir;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::explore::{Bounds, Report, Run, explore};
+use crate::outcome::{Failure, Outcome};
+use crate::place::Place;
+use crate::scenario::Scenario;
+use crate::suite::run_seeds_without;
 
-/// A run, and the name of its scenario.
-pub type Named = (String, Run);
+/// A scenario, and how it is tried.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// What is run.
+    pub scenario: Scenario,
+    /// Its run with the first seed, where its crash points are visited.
+    pub run: Option<Run>,
+}
+
+impl Subject {
+    /// A scenario by its name. Its crash points are visited where it says `explore`.
+    pub fn new(name: &str, scenario: &Scenario) -> Result<Subject, crate::explore::Unexplorable> {
+        let seed = scenario.seeds.start;
+        let run = scenario.explore.then(|| Run::new(scenario, seed, None)).transpose()?;
+        Ok(Subject { name: name.to_owned(), scenario: scenario.clone(), run })
+    }
+}
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Of each exploration.
+    pub bounds: Bounds,
+    /// Whether all scenarios are tried for each place, and not only until one notices.
+    pub all: bool,
+    /// How many threads.
+    pub threads: usize,
+}
+
+/// A scenario that notices.
+#[derive(Clone, Debug)]
+pub struct Noticed {
+    /// Which.
+    pub name: String,
+    /// By its crash points, and not by the run itself.
+    pub explored: bool,
+    /// What it sees.
+    pub what: String,
+}
 
 /// One place in the broker that syncs.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     /// Its file and line.
-    pub place: String,
-    /// In how many runs it syncs.
-    pub runs: usize,
-    /// The scenarios that notice when it does not, and what each sees break.
-    pub noticed: Vec<(String, String)>,
+    pub place: Place,
+    /// In how many scenarios it syncs.
+    pub reached: usize,
+    /// The scenarios that notice when it does not.
+    pub noticed: Vec<Noticed>,
 }
 
 /// What became of all of them.
@@ -34,98 +77,130 @@ pub struct Barrier {
 pub struct Table {
     /// By place.
     pub barriers: Vec<Barrier>,
-    /// Scenarios that break a promise with every sync in place, and how: nothing can be said about barriers with them.
+    /// Scenarios that fail with every sync in place, and how: nothing can be said about barriers with them.
     pub broken: Vec<(String, String)>,
-    /// Calls in the source that no run reaches.
-    pub unreached: Vec<String>,
+    /// Calls in the source that no scenario reaches.
+    pub unreached: Vec<Place>,
 }
 
 impl Table {
     /// Whether every place is noticed by some scenario.
     pub fn holds(&self) -> bool {
-        self.broken.is_empty()
-            && self.unreached.is_empty()
-            && self.barriers.iter().all(|b| !b.noticed.is_empty())
+        let noticed = self.barriers.iter().all(|b| !b.noticed.is_empty());
+        self.broken.is_empty() && self.unreached.is_empty() && noticed
     }
+}
+
+/// A subject, and where it syncs: while it runs, and, with that, in all recoveries of its crash points.
+struct Reached<'a> {
+    subject: &'a Subject,
+    running: BTreeSet<Place>,
+    exploring: BTreeSet<Place>,
 }
 
 /// Switches off each place in turn. `each` is told of every place when it is done.
-pub fn barriers(runs: &[Named], bounds: Bounds, each: &mut dyn FnMut(&Barrier)) -> Table {
+pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) + Sync)) -> Table {
     let mut table = Table::default();
-    let mut reached: BTreeMap<Site, Vec<&Named>> = BTreeMap::new();
-    for named in runs {
-        let report = explore(&named.1, bounds);
-        if let Some(what) = broken(&report) {
-            table.broken.push((named.0.clone(), what));
-            continue;
-        }
-        for site in report.sites {
-            reached.entry(site).or_default().push(named);
+    let mut reached = Vec::new();
+    for (subject, found) in subjects.iter().zip(on_all(effort.threads, subjects, |s| reach(s, effort))) {
+        match found {
+            Ok(found) => reached.push(found),
+            Err(what) => table.broken.push((subject.name.clone(), what)),
         }
     }
-    for (site, named) in &reached {
-        let mut barrier = Barrier { place: place(site), runs: named.len(), noticed: Vec::new() };
-        for (name, run) in named {
-            if let Some(what) = broken(&explore(&run.without(*site), bounds)) {
-                barrier.noticed.push((name.clone(), what));
-            }
+    let mut places: BTreeMap<Place, Vec<&Reached<'_>>> = BTreeMap::new();
+    for found in &reached {
+        for place in found.running.union(&found.exploring) {
+            places.entry(place.clone()).or_default().push(found);
         }
+    }
+    let places: Vec<(Place, Vec<&Reached<'_>>)> = places.into_iter().collect();
+    table.barriers = on_all(effort.threads, &places, |(place, reached)| {
+        let barrier =
+            Barrier { place: place.clone(), reached: reached.len(), noticed: notice(place, reached, effort) };
         each(&barrier);
-        table.barriers.push(barrier);
-    }
-    let known: BTreeSet<String> = reached.keys().map(place).collect();
-    table.unreached = in_source().into_iter().filter(|place| !known.contains(place)).collect();
+        barrier
+    });
+    let known: BTreeSet<&Place> = places.iter().map(|(place, _)| place).collect();
+    table.unreached = source::places().into_iter().filter(|place| !known.contains(place)).collect();
     table
 }
 
-fn place(site: &Site) -> String {
-    format!("{}:{}", site.file, site.line)
+/// Where a subject syncs, or how it fails already.
+fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
+    let ran = run_seeds_without(&subject.scenario, &[]);
+    if let Some(what) = ran.failed.as_ref().and_then(failure) {
+        return Err(what);
+    }
+    let running = ran.syncs.into_iter().map(Place::from).collect();
+    let mut exploring = BTreeSet::new();
+    if let Some(run) = &subject.run {
+        let report = explore(run, effort.bounds);
+        if let Some(what) = broken(&report) {
+            return Err(what);
+        }
+        exploring = report.sites.into_iter().map(Place::from).collect();
+    }
+    Ok(Reached { subject, running, exploring })
+}
+
+/// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
+/// histories first.
+fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
+    let mut noticed: Vec<Noticed> = Vec::new();
+    for found in reached.iter().filter(|found| found.running.contains(place)) {
+        let ran = run_seeds_without(&found.subject.scenario, std::slice::from_ref(place));
+        if let Some(what) = ran.failed.as_ref().and_then(failure) {
+            noticed.push(Noticed { name: found.subject.name.clone(), explored: false, what });
+        }
+        if !(noticed.is_empty() || effort.all) {
+            return noticed;
+        }
+    }
+    let runs = reached.iter().filter(|found| found.exploring.contains(place));
+    let mut runs: Vec<(&str, &Run)> =
+        runs.filter_map(|found| Some((found.subject.name.as_str(), found.subject.run.as_ref()?))).collect();
+    runs.sort_by_key(|(_, run)| run.len);
+    for (name, run) in runs {
+        if let Some(what) = broken(&explore(&run.without(place), effort.bounds)) {
+            noticed.push(Noticed { name: name.to_owned(), explored: true, what });
+        }
+        if !(noticed.is_empty() || effort.all) {
+            return noticed;
+        }
+    }
+    noticed
+}
+
+/// What is done to each of them, on so many threads, in their order.
+fn on_all<'a, T: Sync, R: Send>(threads: usize, all: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                let taken = || {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    all.get(at).map(|one| (at, one))
+                };
+                while let Some((at, one)) = taken() {
+                    let result = work(one);
+                    done.lock().unwrap_or_else(|e| e.into_inner()).push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn failure(outcome: &Outcome) -> Option<String> {
+    let broken = outcome.failures.iter().find(|failure| matches!(failure, Failure::Broken(_)));
+    broken.or(outcome.failures.first()).map(Failure::kind)
 }
 
 fn broken(report: &Report) -> Option<String> {
     let first = report.first.as_ref()?;
     Some(format!("{} ({})", first.broken.promise, first.broken.kind))
-}
-
-/// Every call in the broker's source that syncs, as `file:line`. The seam itself and the offline commands are no part of the
-/// log, and neither are tests.
-pub fn in_source() -> Vec<String> {
-    let Some(top) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() else { return Vec::new() };
-    let files = WalkDir::new(top.join("broker/src")).sort_by_file_name().into_iter().flatten();
-    let mut found = Vec::new();
-    for file in files.filter(|f| f.path().extension().is_some_and(|e| e == "rs")) {
-        let Ok(path) = file.path().strip_prefix(top) else { continue };
-        let path = path.to_string_lossy().into_owned();
-        if path.ends_with("src/disk.rs") || path.contains("/cli/") || path.ends_with("tests.rs") {
-            continue;
-        }
-        let text = std::fs::read_to_string(file.path()).unwrap_or_default();
-        let code = text.lines().take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"));
-        found.extend(code.zip(1..).filter(|(line, _)| syncs(line)).map(|(_, n)| format!("{path}:{n}")));
-    }
-    found
-}
-
-fn syncs(line: &str) -> bool {
-    let code = line.split("//").next().unwrap_or_default();
-    let calls = ["sync_file(", "sync_dir(", "sync_data("];
-    calls.iter().any(|call| code.contains(call)) && !code.contains("fn sync_")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_told_from_a_definition_and_from_words_about_it() {
-        assert!(syncs("        disk::sync_dir(disk, data)?;"));
-        assert!(syncs("    self.log.sync_data() // now"));
-        assert!(!syncs("    /// As `sync_dir(` says."));
-        assert!(!syncs("pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {"));
-    }
-
-    #[test]
-    fn the_brokers_source_is_found() {
-        assert!(in_source().iter().any(|place| place.starts_with("broker/src/segment.rs:")));
-    }
 }

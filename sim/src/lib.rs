@@ -35,6 +35,7 @@ pub mod executor;
 pub mod explore;
 pub mod oracle;
 pub mod outcome;
+pub mod place;
 pub mod scenario;
 pub mod shrink;
 pub mod snapshot;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::executor::{self, ExecuteError};
 use crate::oracle::{self, Broken};
+use crate::place::Place;
 use crate::scenario::{Scenario, unfold};
 use crate::trace::{Event, Trace};
 
@@ -96,6 +97,8 @@ pub struct Outcome {
     pub scenario: Scenario,
     /// What happened.
     pub trace: Trace,
+    /// The places in the broker that synced.
+    pub syncs: Vec<faults::Site>,
     /// What went wrong, worst and first first.
     pub failures: Vec<Failure>,
 }
@@ -119,19 +122,27 @@ impl Outcome {
 
 /// Executes a scenario with one seed, and judges it.
 pub fn run(scenario: &Scenario, seed: u64) -> Outcome {
+    run_without(scenario, seed, &[])
+}
+
+/// As [`run`], on a broker in which these places do not sync.
+pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
     let scenario = unfold(scenario, seed);
-    match executor::execute(&scenario) {
+    match executor::execute_without(&scenario, off) {
         Ok(executed) => {
             let verdict = oracle::judge(&executed.trace);
             let mut failures: Vec<Failure> = executed.panic.into_iter().map(Failure::Panic).collect();
             failures.extend(verdict.broken.into_iter().map(Failure::Broken));
             failures.extend(of_steps(&executed.trace));
             failures.sort_by_key(|failure| !matches!(failure, Failure::Impossible { .. }));
-            Outcome { scenario, trace: executed.trace, failures }
+            Outcome { scenario, trace: executed.trace, syncs: executed.syncs, failures }
         }
-        Err(ExecuteError::Stuck(why)) => {
-            Outcome { scenario, trace: Trace::default(), failures: vec![Failure::Stuck(why)] }
-        }
+        Err(ExecuteError::Stuck(why)) => Outcome {
+            scenario,
+            trace: Trace::default(),
+            syncs: Vec::new(),
+            failures: vec![Failure::Stuck(why)],
+        },
     }
 }
 

@@ -1,10 +1,12 @@
 //! The scenario files of a directory: found, read, run over their seeds, shown.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use crate::outcome::{Outcome, run};
+use crate::outcome::{Outcome, run_without};
+use crate::place::Place;
 use crate::scenario::Scenario;
 use crate::scenario::syntax::{Mistakes, parse};
 use crate::snapshot;
@@ -95,6 +97,8 @@ pub struct Ran {
     pub failed: Option<Outcome>,
     /// How many seeds were run.
     pub seeds: u64,
+    /// The places in the broker that synced in any of them.
+    pub syncs: BTreeSet<faults::Site>,
 }
 
 impl Ran {
@@ -112,15 +116,23 @@ impl Ran {
 
 /// Runs a scenario with all its seeds, up to the first that fails.
 pub fn run_seeds(scenario: &Scenario) -> Ran {
+    run_seeds_without(scenario, &[])
+}
+
+/// As [`run_seeds`], on a broker in which these places do not sync.
+pub fn run_seeds_without(scenario: &Scenario, off: &[Place]) -> Ran {
+    let run = |scenario: &Scenario, seed| run_without(scenario, seed, off);
     let mut seeds = scenario.seeds.iter();
     let first = run(scenario, seeds.next().unwrap_or(0));
-    let mut ran = Ran { failed: (!first.holds()).then(|| first.clone()), first, seeds: 1 };
+    let syncs = first.syncs.iter().copied().collect();
+    let mut ran = Ran { failed: (!first.holds()).then(|| first.clone()), first, seeds: 1, syncs };
     for seed in seeds {
         if ran.failed.is_some() {
             break;
         }
         let outcome = run(scenario, seed);
         ran.seeds += 1;
+        ran.syncs.extend(&outcome.syncs);
         ran.failed = (!outcome.holds()).then_some(outcome);
     }
     ran

@@ -2,63 +2,89 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Args;
 
-use sim::barriers::{Barrier, barriers};
-use sim::explore::{Bounds, Run};
+use sim::barriers::{Barrier, Effort, Subject, barriers};
+use sim::explore::Bounds;
 
-/// Switches off each place in the broker that syncs, and visits the crash points of the scenarios that say `explore`.
+/// Switches off each of the broker's syncs in turn, and says which scenarios notice.
+///
+/// Every place in the broker that syncs a file or a directory is switched off alone; the scenarios that reach it are run again,
+/// and the crash points of those that say `explore` are visited again. A sync that nothing notices carries no load, or is not
+/// tested. To see what one scenario sees: sim run --without FILE:LINE, sim explore --without FILE:LINE.
 #[derive(Debug, Args)]
 pub struct Barriers {
-    /// Scenario files or directories of them; of these, those that say `explore`.
+    /// Scenario files or directories of them.
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
     /// The most images of one crash point.
     #[arg(long, default_value_t = 32)]
     limit: u64,
+    /// Try all scenarios for each place, and not only until one notices.
+    #[arg(long)]
+    all: bool,
+    /// Only the crash points of scenarios that say `explore`.
+    #[arg(long)]
+    only_explore: bool,
+    /// Threads; all cores by default.
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
 }
 
 impl Barriers {
     /// Exit code 0: some scenario notices each. 1: one is noticed by none, or reached by none. 2: a scenario is wrong.
+    #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
-        let mut runs = Vec::new();
+        let began = Instant::now();
+        let mut subjects = Vec::new();
         for file in self.paths.iter().flat_map(|path| sim::suite::find(path)) {
             let scenario = match super::load(&file.path) {
                 Ok(scenario) => scenario,
                 Err(code) => return code,
             };
-            if !scenario.explore {
+            if file.is_generator() || (self.only_explore && !scenario.explore) {
                 continue;
             }
-            match Run::new(&scenario, scenario.seeds.start, None) {
-                Ok(run) => runs.push((file.name, run)),
+            match Subject::new(&file.name, &scenario) {
+                Ok(subject) => subjects.push(subject),
                 Err(e) => {
                     eprintln!("{}: {e}", file.name);
                     return ExitCode::from(4);
                 }
             }
         }
-        let bounds = Bounds { images: self.limit.into(), inner: 4, threads: 0, ..Bounds::default() };
-        println!("{:<40} {:>5} {:>8}  first noticed by", "barrier", "runs", "notice");
-        let table = barriers(&runs, bounds, &mut |barrier| println!("{}", line(barrier)));
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = if self.threads == 0 { cores() } else { self.threads };
+        let inner = self.limit.min(Bounds::default().inner);
+        let bounds =
+            Bounds { images: self.limit, inner, threads: 1, nested_cuts: false, ..Bounds::default() };
+        let effort = Effort { bounds, all: self.all, threads };
+        println!("{:<40} {:>7} {:>7}  first noticed by", "barrier", "reached", "noticed");
+        let table = barriers(&subjects, effort, &|barrier| println!("{}", line(barrier, self.all)));
         for (name, what) in &table.broken {
-            println!("{name}: breaks {what} with every sync in place: left out");
+            println!("{name}: fails with every sync in place ({what}): left out");
         }
         for place in &table.unreached {
-            println!("{place:<40} no scenario that says `explore` reaches it");
+            println!("{:<40} no scenario reaches it", place.to_string());
         }
+        let (all, took) = (table.barriers.len() + table.unreached.len(), began.elapsed());
         println!(
-            "\n{} barriers, all noticed: {}",
-            table.barriers.len() + table.unreached.len(),
-            table.holds()
+            "\n{all} barriers, all noticed: {} ({} scenarios, {took:.1?})",
+            table.holds(),
+            subjects.len()
         );
         ExitCode::from(u8::from(!table.holds()))
     }
 }
 
-fn line(barrier: &Barrier) -> String {
-    let Barrier { place, runs, noticed } = barrier;
-    let first = noticed.first().map_or_else(|| "NOBODY".to_owned(), |(name, what)| format!("{name}: {what}"));
-    format!("{place:<40} {runs:>5} {:>8}  {first}", noticed.len())
+fn line(barrier: &Barrier, all: bool) -> String {
+    let Barrier { place, reached, noticed } = barrier;
+    let place = place.to_string();
+    let Some(first) = noticed.first() else { return format!("{place:<40} {reached:>7} {:>7}  NOBODY", 0) };
+    let more = if all { "" } else { "+" };
+    let how = if first.explored { "crash points of " } else { "" };
+    let count = format!("{}{more}", noticed.len());
+    format!("{place:<40} {reached:>7} {count:>7}  {how}{}: {}", first.name, first.what)
 }

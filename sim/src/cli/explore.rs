@@ -5,8 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use sim::explore::{Bounds, Run, explore};
+use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
+use sim::place::Place;
 use sim::scenario::Profile;
+use sim::scenario::syntax::print;
+use sim::suite::ScenarioFile;
+
+/// So many images of each crash point have to hold before a sync is said to mend them.
+const LOCATE_IMAGES: u64 = 512;
 
 /// Crashes a scenario at every point, recovers every image that power loss could have left there, and judges it.
 #[derive(Debug, Args)]
@@ -29,6 +35,15 @@ pub struct Explore {
     /// Threads; all cores by default.
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42: does anything notice?
+    #[arg(long, value_name = "FILE:LINE")]
+    without: Option<Place>,
+    /// Of the first violation, say where a sync is missing.
+    #[arg(long)]
+    locate: bool,
+    /// Where the scenario that shows the first violation again is written.
+    #[arg(long, value_name = "DIR", default_value = "target/explore")]
+    failures: PathBuf,
 }
 
 fn profile(name: &str) -> Result<Profile, String> {
@@ -59,8 +74,8 @@ impl Explore {
                     continue;
                 }
             };
-            let inner = u128::from(self.limit).min(Bounds::default().inner);
-            let images = self.limit.into();
+            let run = self.without.as_ref().map_or_else(|| run.clone(), |off| run.without(off));
+            let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
             let bounds =
                 Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
             let report = explore(&run, bounds);
@@ -68,9 +83,42 @@ impl Explore {
             if let Some(violation) = &report.first {
                 worst = worst.max(1);
                 println!("\nFAILED {violation}");
+                self.show(&file, &run, violation);
             }
             println!();
         }
         ExitCode::from(worst)
+    }
+
+    /// What a violation needs to be seen again, and understood.
+    fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation) {
+        match witness(run, violation) {
+            None => println!("\nthe crash comes before the first step: no fault can be aimed at it"),
+            Some(found) => {
+                let text = print(&found.scenario);
+                println!("\n{text}");
+                let name = file.name.replace("::", "-");
+                let path = self.failures.join(format!("{name}-{}.kdl", run.scenario.seeds.start));
+                let written =
+                    std::fs::create_dir_all(&self.failures).and_then(|()| std::fs::write(&path, text));
+                let path = path.display();
+                if let Err(e) = written {
+                    println!("{path}: {e}");
+                }
+                let off = run.off.as_ref().map_or_else(String::new, |off| format!(" --without {off}"));
+                println!("see it again: cargo run --release -p sim -- run {path}{off}");
+                if !found.shows {
+                    println!(
+                        "the executor has not shown it with this scenario: the crash could not be placed as finely"
+                    );
+                }
+            }
+        }
+        if self.locate {
+            match locate(run, violation, self.limit.max(LOCATE_IMAGES)) {
+                Some(mend) => println!("\n{mend}"),
+                None => println!("\nno single sync mends it"),
+            }
+        }
     }
 }

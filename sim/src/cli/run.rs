@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use sim::outcome::Outcome;
+use sim::place::Place;
 use sim::scenario::Seeds;
 use sim::snapshot;
 use sim::suite::{self, ScenarioFile};
@@ -22,6 +23,9 @@ pub struct Run {
     /// Run with this seed only, instead of those that the scenario names.
     #[arg(long)]
     seed: Option<u64>,
+    /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
+    #[arg(long, value_name = "FILE:LINE")]
+    without: Option<Place>,
     /// Show each step with what came of it, as its snapshot does.
     #[arg(long, short)]
     verbose: bool,
@@ -76,7 +80,7 @@ impl Run {
         if let Some(seed) = self.seed {
             scenario.seeds = Seeds::one(seed);
         }
-        let ran = suite::run_seeds(&scenario);
+        let ran = suite::run_seeds_without(&scenario, self.without.as_slice());
         sums.runs += ran.seeds;
         sums.simulated_ms += ran.first.trace.duration() * ran.seeds;
         let mut text = match &ran.failed {

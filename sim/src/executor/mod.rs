@@ -42,6 +42,7 @@ use actor::Actor;
 use plan::Node;
 use stage::{Job, Stage};
 
+use crate::place::Place;
 use crate::scenario::{BrokerSettings, Capacity, Profile, Scenario};
 use crate::trace::{Millis, Recorder, Trace};
 use crate::world::BROKER;
@@ -70,6 +71,8 @@ pub struct Executed {
     pub trace: Trace,
     /// The message of a panic, in the broker or in the harness.
     pub panic: Option<String>,
+    /// The places in the broker that synced.
+    pub syncs: Vec<faults::Site>,
 }
 
 /// A run, and all that its disk went through.
@@ -87,13 +90,19 @@ pub struct Recorded {
 
 /// Runs a scenario. Its seed is its first; random lines must have been unfolded.
 pub fn execute(scenario: &Scenario) -> Result<Executed, ExecuteError> {
+    execute_without(scenario, &[])
+}
+
+/// Runs a scenario on a broker in which these places do not sync.
+pub fn execute_without(scenario: &Scenario, off: &[Place]) -> Result<Executed, ExecuteError> {
     let recorder = Recorder::default();
-    let panic = match panics::caught(|| run(scenario, &recorder, |_| ()).map(drop)) {
-        Ok(Ok(())) => None,
+    let prepare = |host: &Host| off.iter().for_each(|at| host.disk.disable_barrier(&at.file, at.line));
+    let (panic, syncs) = match panics::caught(|| run(scenario, &recorder, prepare)) {
+        Ok(Ok(host)) => (None, host.disk.barriers().into_iter().map(|(site, _)| site).collect()),
         Ok(Err(why)) => return Err(ExecuteError::Stuck(why)),
-        Err(words) => Some(words),
+        Err(words) => (Some(words), Vec::new()),
     };
-    Ok(Executed { trace: recorder.take(), panic })
+    Ok(Executed { trace: recorder.take(), panic, syncs })
 }
 
 /// Runs a scenario, and writes down all that its disk goes through.
@@ -108,7 +117,9 @@ pub fn record(scenario: &Scenario) -> Result<Recorded, ExecuteError> {
     let history = host.disk.take_history();
     let history = history.ok_or_else(|| ExecuteError::Stuck("nothing was recorded".into()))?;
     let (marks, starts) = (recorder.take_marks(), host.starts.take());
-    Ok(Recorded { executed: Executed { trace: recorder.take(), panic: None }, history, marks, starts })
+    let syncs = host.disk.barriers().into_iter().map(|(site, _)| site).collect();
+    let executed = Executed { trace: recorder.take(), panic: None, syncs };
+    Ok(Recorded { executed, history, marks, starts })
 }
 
 /// One independent stream of random numbers for each subsystem.

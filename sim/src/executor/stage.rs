@@ -263,5 +263,9 @@ fn kept(keep: s::Keep) -> faults::Keep {
         s::Keep::Some => faults::Keep::Drawn,
         s::Keep::Nothing => faults::Keep::Nothing,
         s::Keep::All => faults::Keep::Everything,
+        s::Keep::Names => faults::Keep::Names,
+        s::Keep::Data => faults::Keep::Data,
+        s::Keep::Image(number) => faults::Keep::Image(number),
+        s::Keep::Draw(seed) => faults::Keep::Draw(seed),
     }
 }

@@ -1,10 +1,17 @@
 //! The run that is explored: a scenario, executed once, with all that its disk went through.
 
+use std::collections::BTreeSet;
+
+use broker::settings::Settings;
 use faults::{History, Site};
 
+use super::report::Point;
+use super::visit::pick;
 use crate::executor;
+use crate::place::Place;
 use crate::scenario::{BrokerSettings, Profile, Scenario, unfold};
 use crate::trace::{Event, Trace};
+use crate::world::host::log_settings;
 
 /// Why a scenario cannot be explored.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +39,7 @@ pub struct Run {
     /// What the broker was started with, from which entry on.
     pub starts: Vec<(usize, BrokerSettings)>,
     /// A sync that is switched off, in the history and in every recovery.
-    pub off: Option<Site>,
+    pub off: Option<Place>,
 }
 
 impl Run {
@@ -53,21 +60,54 @@ impl Run {
     }
 
     /// The same run on a broker in which this place does not sync.
-    pub fn without(&self, off: Site) -> Run {
-        let is_off = |step: &faults::Step| step.site == Some(off);
+    pub fn without(&self, off: &Place) -> Run {
+        let is_off = |step: &faults::Step| step.is_sync() && step.site.is_some_and(|site| off.is(site));
         let steps = self.history.steps();
         let kept = steps.iter().zip(&self.marks).filter(|(step, _)| !is_off(step));
         let marks = kept.map(|(_, mark)| *mark).collect();
         let len = self.len - steps.iter().take(self.len).filter(|step| is_off(step)).count();
-        Run { history: self.history.without_syncs(is_off), marks, len, off: Some(off), ..self.clone() }
+        Run {
+            history: self.history.without_syncs(is_off),
+            marks,
+            len,
+            off: Some(off.clone()),
+            ..self.clone()
+        }
     }
 
-    /// The places that sync in it, with how often each did.
-    pub fn sites(&self) -> std::collections::BTreeMap<Site, u64> {
-        let mut sites = std::collections::BTreeMap::new();
-        for site in self.history.steps().iter().filter_map(|step| step.site) {
-            *sites.entry(site).or_default() += 1;
-        }
-        sites
+    /// The same run with one more sync, of what `path` names after the first `steps` steps; none where it names nothing.
+    pub fn with_sync(&self, steps: usize, path: &str) -> Option<Run> {
+        let history = self.history.with_sync(steps, path)?;
+        let mut marks = self.marks.clone();
+        // It comes right after the change before it, and before anybody is told anything.
+        let entry = steps.checked_sub(1).and_then(|before| marks.get(before)).map_or(0, |entry| entry + 1);
+        marks.insert(steps.min(marks.len()), entry);
+        Some(Run { history, marks, len: self.len + 1, ..self.clone() })
+    }
+
+    /// What a crash leaves.
+    pub(super) fn image(&self, point: Point) -> Option<faults::Image> {
+        let mut cursor = self.history.cursor();
+        while cursor.position() < point.steps && cursor.advance() {}
+        let images =
+            point.bytes.map_or_else(|| Some(cursor.images()), |bytes| cursor.images_inside(bytes))?;
+        Some(pick(&images, point.choice))
+    }
+
+    /// What the broker ran with at a crash behind so many steps.
+    pub(super) fn settings_at(&self, steps: usize) -> Settings {
+        let entry = self.entry_after(steps).unwrap_or(self.trace.entries.len());
+        let start = self.starts.iter().rev().find(|(at, _)| *at <= entry).or(self.starts.first());
+        start.map_or_else(|| log_settings(&BrokerSettings::default()), |(_, settings)| log_settings(settings))
+    }
+
+    /// The places that sync in it.
+    pub fn sites(&self) -> BTreeSet<Site> {
+        self.history.steps().iter().filter(|step| step.is_sync()).filter_map(|step| step.site).collect()
+    }
+
+    /// The entry of the trace before which a crash strikes that lies behind so many steps; none behind the last.
+    pub fn entry_after(&self, steps: usize) -> Option<usize> {
+        self.marks.get(steps).copied().filter(|_| steps < self.len)
     }
 }

@@ -12,13 +12,13 @@ use broker::partition::Partition;
 use broker::record;
 use broker::settings::Settings;
 use broker::units::{Offset, Timestamp};
-use faults::{Disk, History, Site};
+use faults::{Disk, History};
 
-use super::disk::ImageDisk;
 use crate::oracle::look::{Look, PartitionLook};
+use crate::place::Place;
 use crate::trace::{Image, Recovered, Seen};
-use crate::world::DATA;
-use crate::world::host;
+use crate::world::disk::WorldDisk;
+use crate::world::{DATA, host};
 
 /// A hole longer than this is not walked through offset by offset.
 const HOLES: u64 = 64;
@@ -28,6 +28,8 @@ const TIMES: usize = 3;
 /// What a recovery came to.
 #[derive(Debug)]
 pub struct Found {
+    /// Whether it found the last stop clean.
+    pub clean: bool,
     /// What it said.
     pub said: Vec<Recovered>,
     /// What the broker serves, and the files that it serves it from.
@@ -54,13 +56,18 @@ impl Clock for Still {
 }
 
 /// Recovers what is on a disk; `Err` where the broker does not start.
-pub fn recover(disk: &Disk, settings: &Settings, boot: Arc<str>, off: Option<Site>) -> Result<Found, String> {
-    if let Some(site) = off {
-        disk.disable_barrier(site.file, site.line);
+pub fn recover(
+    disk: &Disk,
+    settings: &Settings,
+    boot: Arc<str>,
+    off: Option<&Place>,
+) -> Result<Found, String> {
+    if let Some(off) = off {
+        disk.disable_barrier(&off.file, off.line);
     }
     disk.record();
     let world = World {
-        disk: ImageDisk::new(disk.process(), boot),
+        disk: WorldDisk::unwatched(disk.process(), boot),
         clock: Arc::new(Still),
         work: Arc::new(broker::work::InLine),
     };
@@ -76,14 +83,14 @@ pub fn recover(disk: &Disk, settings: &Settings, boot: Arc<str>, off: Option<Sit
         }
         let said = report.partitions.iter().map(host::recovered).collect();
         disk.crash_process(); // before the broker is dropped: dropping is not what is looked at
-        Found { said, look, history }
+        Found { clean: report.clean, said, look, history }
     });
     disk.crash_process();
     found
 }
 
 /// Reads a partition to its end, and steps over what cannot be read.
-fn read(partition: &Partition<ImageDisk>) -> PartitionLook {
+fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
     let Ok(range) = partition.range() else { return PartitionLook::default() };
     let (start, end) = (range.start.get(), range.end.get());
     let mut look = PartitionLook { start, end, ranged: true, ..PartitionLook::default() };

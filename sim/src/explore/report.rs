@@ -8,20 +8,44 @@ use faults::Site;
 
 use crate::oracle::Broken;
 
-/// One way for the lights to go out.
+/// One way for the lights to go out. Where a crash point has more images than the bound, these are taken of it, in this order:
+/// nothing, everything, the names without the data, the data without the names, and then draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Choice {
     /// The process dies alone, and what was pending stays pending.
     Process,
+    /// As little is left as is legal.
+    Nothing,
+    /// Everything that was pending is left.
+    Everything,
+    /// Every change of a name is left, and as little of the data as is legal.
+    Names,
+    /// All data is left, and as few changes of names as is legal.
+    Data,
     /// The image of this number.
-    Image(u128),
+    Image(u64),
     /// The image drawn from this seed.
     Drawn(u64),
 }
 
+impl Choice {
+    /// The disk's word for it; none where no power is lost.
+    pub fn keep(self) -> Option<faults::Keep> {
+        Some(match self {
+            Choice::Process => return None,
+            Choice::Nothing => faults::Keep::Nothing,
+            Choice::Everything => faults::Keep::Everything,
+            Choice::Names => faults::Keep::Names,
+            Choice::Data => faults::Keep::Data,
+            Choice::Image(number) => faults::Keep::Image(number),
+            Choice::Drawn(seed) => faults::Keep::Draw(seed),
+        })
+    }
+}
+
 /// A crash point, and what was left there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Point {
     /// After so many steps of the disk's history.
     pub steps: usize,
     /// And so many bytes of the next, a write; none where the crash is between two steps.
@@ -34,7 +58,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The crash.
-    pub place: Place,
+    pub point: Point,
     /// The crash inside the recovery after it: so many of its operations were done, and this was left.
     pub nested: Option<(usize, Choice)>,
     /// What was broken.
@@ -52,14 +76,14 @@ pub struct Report {
     pub cuts: u64,
     /// Images built.
     pub images: u64,
-    /// Distinct ones.
-    pub distinct: u64,
-    /// Recoveries of distinct images.
+    /// Recoveries of distinct images that a crash of the run leaves.
     pub recoveries: u64,
-    /// Recoveries after a crash inside a recovery.
+    /// Recoveries of distinct images that a crash inside one of these recoveries leaves.
     pub nested: u64,
-    /// How often the oracle was asked.
+    /// How often the oracle was asked: an image that was recovered is judged again when clients know more.
     pub judged: u64,
+    /// How often the files that two recoveries left were compared.
+    pub compared: u64,
     /// Crash points with more images than the bound: of those, some were drawn.
     pub sampled: u64,
     /// Images that broke a promise.
@@ -80,7 +104,7 @@ impl Report {
         self.violations == 0
     }
 
-    /// Images recovered and judged per second, per thread.
+    /// Recoveries, each of them judged, per second and thread.
     pub fn rate(&self) -> f64 {
         let done = self.recoveries + self.nested;
         done as f64 / self.took.as_secs_f64().max(1e-9) / self.threads.max(1) as f64
@@ -91,14 +115,14 @@ impl Report {
         self.points += other.points;
         self.cuts += other.cuts;
         self.images += other.images;
-        self.distinct += other.distinct;
         self.recoveries += other.recoveries;
         self.nested += other.nested;
         self.judged += other.judged;
+        self.compared += other.compared;
         self.sampled += other.sampled;
         self.violations += other.violations;
         self.sites.extend(other.sites);
-        let earlier = |a: &Violation, b: &Violation| a.place.cmp(&b.place).then(a.nested.cmp(&b.nested));
+        let earlier = |a: &Violation, b: &Violation| a.point.cmp(&b.point).then(a.nested.cmp(&b.nested));
         self.first = match (self.first.take(), other.first) {
             (Some(a), Some(b)) => Some(if earlier(&a, &b).is_le() { a } else { b }),
             (a, b) => a.or(b),
@@ -106,10 +130,10 @@ impl Report {
     }
 
     /// Notes a violation.
-    pub(crate) fn violated(&mut self, place: Place, nested: Option<(usize, Choice)>, broken: &Broken) {
+    pub(crate) fn violated(&mut self, point: Point, nested: Option<(usize, Choice)>, broken: &Broken) {
         self.violations += 1;
         if self.first.is_none() {
-            self.first = Some(Violation { place, nested, broken: broken.clone() });
+            self.first = Some(Violation { point, nested, broken: broken.clone() });
         }
     }
 }
@@ -120,17 +144,22 @@ impl fmt::Display for Report {
         writeln!(f, "crash points     {:>10}", self.points)?;
         writeln!(f, "cuts in writes   {:>10}", self.cuts)?;
         writeln!(f, "images           {:>10}", self.images)?;
-        writeln!(f, "distinct         {:>10}", self.distinct)?;
-        writeln!(f, "recoveries       {:>10}", self.recoveries)?;
-        writeln!(f, "nested           {:>10}", self.nested)?;
-        writeln!(f, "judged           {:>10}", self.judged)?;
+        writeln!(f, "distinct         {:>10}", self.recoveries + self.nested)?;
+        writeln!(f, "recoveries       {:>10}  of what a crash of the run left", self.recoveries)?;
+        writeln!(f, "nested           {:>10}  of what a crash inside a recovery left", self.nested)?;
+        writeln!(f, "judged           {:>10}  by all promises, each recovery at least once", self.judged)?;
+        writeln!(
+            f,
+            "compared         {:>10}  byte by byte with the recovery that was not disturbed",
+            self.compared
+        )?;
         let threads = self.threads;
         writeln!(f, "per s and thread {:>10.0}  ({threads} threads, {:.2?})", self.rate(), self.took)?;
         match self.sampled {
             0 => writeln!(f, "exhaustive: every legal image of every crash point")?,
             n => writeln!(
                 f,
-                "sampled: {n} crash points have more images than the bound; of those, some were drawn"
+                "sampled: {n} crash points have more images than the bound; of those, the extremes and draws were taken"
             )?,
         }
         write!(f, "violations       {:>10}", self.violations)
@@ -141,6 +170,10 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Process => f.write_str("the process died alone"),
+            Choice::Nothing => f.write_str("nothing was kept"),
+            Choice::Everything => f.write_str("everything was kept"),
+            Choice::Names => f.write_str("names were kept, and no data"),
+            Choice::Data => f.write_str("data was kept, and no names"),
             Choice::Image(n) => write!(f, "image {n}"),
             Choice::Drawn(seed) => write!(f, "the image drawn from {seed}"),
         }
@@ -149,11 +182,11 @@ impl fmt::Display for Choice {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "after disk operation {}", self.place.steps)?;
-        if let Some(bytes) = self.place.bytes {
+        write!(f, "after disk operation {}", self.point.steps)?;
+        if let Some(bytes) = self.point.bytes {
             write!(f, " and {bytes} bytes of the next")?;
         }
-        write!(f, ": {}", self.place.choice)?;
+        write!(f, ": {}", self.point.choice)?;
         if let Some((steps, choice)) = self.nested {
             write!(f, "; then after operation {steps} of recovery: {choice}")?;
         }

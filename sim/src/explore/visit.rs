@@ -13,15 +13,18 @@ use super::Bounds;
 use super::nested;
 use super::record::Run;
 use super::recover::{Found, recover};
-use super::report::{Choice, Place, Report};
-use crate::oracle::Promise;
+use super::report::{Choice, Point, Report};
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::Walk;
+use crate::oracle::{Broken, Promise};
 use crate::trace::{Event, Millis};
 use crate::world::host::log_settings;
 
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
 const CUT_EVERYWHERE: u64 = 48;
+
+/// Under which name the machine is started after the lights went out in the run.
+pub(super) const FIRST_BOOT: &str = "explored-1";
 
 /// What is known of an image by its hash, its settings and the name under which the machine was started.
 type Key = (u128, usize, Arc<str>);
@@ -34,15 +37,34 @@ pub(super) struct Shared<'a> {
     known: Mutex<Known>,
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
+    /// A sync that is added to the recovery of one image, the only one that is looked at.
+    inside: Option<&'a Inside>,
+}
+
+/// A sync that is added to a recovery.
+pub(super) struct Inside {
+    /// The crash before that recovery.
+    pub(super) point: Point,
+    /// After so many of its steps.
+    pub(super) behind: usize,
+    /// Crashes behind more of its steps are not looked at.
+    pub(super) until: usize,
+    /// What is synced.
+    pub(super) path: String,
 }
 
 /// Explores a run. With a violation, crash points behind the first that has one are left out.
-#[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
 pub fn explore(run: &Run, bounds: Bounds) -> Report {
+    explore_with(run, bounds, None)
+}
+
+/// As [`explore`]; with a sync that is added to a recovery, nothing but the crash points of that recovery.
+#[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
+pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -> Report {
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
-    let shared = Shared { run, bounds, known: Mutex::default(), first: AtomicUsize::new(usize::MAX) };
+    let shared = Shared { run, bounds, known: Mutex::default(), first: AtomicUsize::new(usize::MAX), inside };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
         report.add(Visit::new(&shared).all(0, 1));
@@ -57,7 +79,7 @@ pub fn explore(run: &Run, bounds: Bounds) -> Report {
         });
         parts.into_iter().for_each(|part| report.add(part));
     }
-    report.sites.extend(run.sites().into_keys());
+    report.sites.extend(run.sites());
     report.took = began.elapsed();
     report
 }
@@ -102,12 +124,13 @@ impl<'a> Visit<'a> {
         let mut cursor = run.history.cursor();
         loop {
             let steps = cursor.position();
-            if steps > run.len || self.shared.first.load(Ordering::Relaxed) < steps {
+            if steps > run.len.min(self.shared.bounds.to) || self.shared.first.load(Ordering::Relaxed) < steps
+            {
                 return self.report;
             }
             self.walk_to(run.marks.get(steps).copied().unwrap_or(run.trace.entries.len()));
-            let stride = self.shared.bounds.stride.max(1);
-            if steps.is_multiple_of(stride) && (steps / stride) % threads == thread {
+            let bounds = self.shared.bounds;
+            if (bounds.from..=bounds.to).contains(&steps) && steps % threads == thread {
                 self.point(&cursor, steps);
             }
             if run.history.steps().get(steps).is_some_and(faults::Step::is_power_loss) {
@@ -150,68 +173,86 @@ impl<'a> Visit<'a> {
         self.images(&images, &crashed, (steps, None), bounds.images);
         let mut killed = self.walk.clone();
         killed.killed(self.now);
-        let place = Place { steps, bytes: None, choice: Choice::Process };
-        self.image(&images.process_crash(), &killed, place);
+        let point = Point { steps, bytes: None, choice: Choice::Process };
+        self.image(&images.process_crash(), &killed, point);
         let Some(len) = cursor.next_write_len().filter(|_| steps < self.shared.run.len) else { return };
         let position = self.shared.run.history.steps()[steps].position;
         for bytes in cuts(position, len) {
             let Some(images) = cursor.images_inside(bytes) else { continue };
             self.report.cuts += 1;
             self.images(&images, &crashed, (steps, Some(bytes)), bounds.inner);
-            let place = Place { steps, bytes: Some(bytes), choice: Choice::Process };
-            self.image(&images.process_crash(), &killed, place);
+            let point = Point { steps, bytes: Some(bytes), choice: Choice::Process };
+            self.image(&images.process_crash(), &killed, point);
         }
     }
 
-    fn images(&mut self, images: &Images, crashed: &Walk, (steps, bytes): (usize, Option<u64>), bound: u128) {
+    fn images(&mut self, images: &Images, crashed: &Walk, (steps, bytes): (usize, Option<u64>), bound: u64) {
         let salt = (steps as u64) << 20 ^ bytes.map_or(0, |b| (b + 1) << 8);
         let (choices, sampled) = choose(images, bound, salt);
         self.report.sampled += u64::from(sampled);
         for choice in choices {
-            if let Some(image) = pick(images, choice) {
-                self.image(&image, crashed, Place { steps, bytes, choice });
-            }
+            self.image(&pick(images, choice), crashed, Point { steps, bytes, choice });
         }
     }
 
-    fn image(&mut self, image: &Image, crashed: &Walk, place: Place) {
+    fn image(&mut self, image: &Image, crashed: &Walk, point: Point) {
+        if self.shared.inside.is_some_and(|inside| inside.point != point) {
+            return;
+        }
         self.report.images += 1;
-        let (hash, power) = (image.hash(), place.choice != Choice::Process);
+        let (hash, power) = (image.hash(), point.choice != Choice::Process);
         if !self.judged.insert((hash, self.knowledge, power)) {
             return;
         }
         let boot: Arc<str> = match power {
-            true => "explored-1".into(),
+            true => FIRST_BOOT.into(),
             false => format!("boot-{}", self.boots).into(),
         };
         let start = self.start.unwrap_or(0);
         let Some(settings) = self.settings.get(&start).cloned() else { return };
         let (found, new) = self.shared.recovered(image, hash, (start, &settings), &boot);
-        if new {
-            self.report.distinct += 1;
-            self.report.recoveries += 1;
-        }
+        self.report.recoveries += u64::from(new);
         self.report.judged += 1;
         let mut walk = crashed.clone();
         walk.findings.entry = self.entry.saturating_sub(1);
         judge(&mut walk, &found, self.now);
         if let Some(broken) = walk.findings.first() {
-            self.report.violated(place, None, broken);
-            self.shared.first.fetch_min(place.steps, Ordering::Relaxed);
+            self.report.violated(point, None, broken);
+            self.shared.first.fetch_min(point.steps, Ordering::Relaxed);
             return;
         }
         if let Ok(found) = &*found {
             let steps = found.history.iter().flat_map(|history| history.steps());
-            self.report.sites.extend(steps.filter_map(|step| step.site));
+            self.report.sites.extend(steps.filter(|step| step.is_sync()).filter_map(|step| step.site));
             let bounds = self.shared.bounds;
-            if new && power && bounds.depth > 1 && (place.bytes.is_none() || bounds.nested_cuts) {
-                let broken = nested::visit(self.shared, &mut self.report, found, crashed, (start, &settings));
-                if let Some((at, broken)) = broken {
-                    self.report.violated(place, Some(at), &broken);
-                    self.shared.first.fetch_min(place.steps, Ordering::Relaxed);
-                }
+            let deeper = new && power && bounds.depth > 1 && (point.bytes.is_none() || bounds.nested_cuts);
+            if deeper && let Some((at, broken)) = self.inside_recovery(found, crashed, (start, &settings)) {
+                self.report.violated(point, Some(at), &broken);
+                self.shared.first.fetch_min(point.steps, Ordering::Relaxed);
             }
         }
+    }
+}
+
+impl Visit<'_> {
+    /// The crash points of a recovery; the first violation, and where.
+    fn inside_recovery(
+        &mut self,
+        found: &Found,
+        crashed: &Walk,
+        (start, settings): (usize, &Settings),
+    ) -> Option<((usize, Choice), Broken)> {
+        let recorded = found.history.as_ref()?;
+        let added = self.shared.inside.as_ref();
+        let added =
+            added.map(|sync| (recorded.with_sync(sync.behind, &sync.path), (sync.behind, sync.until)));
+        let (history, range) = match &added {
+            Some((history, range)) => (history.as_ref()?, *range),
+            None => (recorded, (0, usize::MAX)),
+        };
+        let now = self.now;
+        let first = nested::First { found, crashed, start, settings, now, history, range };
+        nested::visit(self.shared, &mut self.report, &first)
     }
 }
 
@@ -230,7 +271,7 @@ impl Shared<'_> {
             return (found.clone(), false);
         }
         let disk = image.to_disk(faults::Config::new(self.run.profile));
-        let found = Arc::new(recover(&disk, settings, boot.clone(), self.run.off));
+        let found = Arc::new(recover(&disk, settings, boot.clone(), self.run.off.as_ref()));
         let new = known().insert(key, found.clone()).is_none();
         (found, new)
     }
@@ -251,12 +292,12 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
             let places = topics.flat_map(|(topic, count)| (0..count).map(move |n| (topic.clone(), n)));
             let missing: Vec<_> = places.filter(missing).collect();
             if missing.is_empty() {
-                walk.found(&found.said, &found.look, now);
+                walk.found(found.clean, &found.said, &found.look, now);
             } else {
                 let mut look = found.look.clone();
                 let unknown = PartitionLook { unknown: true, ..PartitionLook::default() };
                 look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
-                walk.found(&found.said, &look, now);
+                walk.found(found.clean, &found.said, &look, now);
             }
         }
     }
@@ -276,22 +317,19 @@ fn cuts(position: u64, len: u64) -> Vec<u64> {
     cuts
 }
 
-/// All images, or a seeded sample with both ends in it; and whether it is a sample.
-pub(super) fn choose(images: &Images, bound: u128, salt: u64) -> (Vec<Choice>, bool) {
-    let count = images.count();
-    if count <= bound {
+/// All images; or the extremes and a seeded sample, and that it is a sample.
+pub(super) fn choose(images: &Images, bound: u64, salt: u64) -> (Vec<Choice>, bool) {
+    if let Some(count) = images.count_up_to(bound.into()) {
+        let count = u64::try_from(count).unwrap_or(bound);
         return ((0..count).map(Choice::Image).collect(), false);
     }
-    let drawn = u64::try_from(bound.saturating_sub(2)).unwrap_or(u64::MAX);
-    let ends = [Choice::Image(0), Choice::Image(count - 1)];
-    (ends.into_iter().chain((0..drawn).map(|i| Choice::Drawn(salt.wrapping_add(i)))).collect(), true)
+    let extremes = [Choice::Nothing, Choice::Everything, Choice::Names, Choice::Data];
+    let draws = (0..).map(|i| Choice::Drawn(salt.wrapping_add(i)));
+    let bound = usize::try_from(bound).unwrap_or(usize::MAX);
+    (extremes.into_iter().chain(draws).take(bound).collect(), true)
 }
 
 /// The image of a choice.
-pub(super) fn pick(images: &Images, choice: Choice) -> Option<Image> {
-    match choice {
-        Choice::Process => Some(images.process_crash()),
-        Choice::Image(n) => images.nth(n),
-        Choice::Drawn(seed) => Some(images.draw(seed)),
-    }
+pub(super) fn pick(images: &Images, choice: Choice) -> Image {
+    choice.keep().map_or_else(|| images.process_crash(), |keep| images.keeping(keep))
 }

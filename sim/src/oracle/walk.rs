@@ -47,6 +47,12 @@ pub(crate) struct Walk {
     struck: u64,
     /// What it was when the broker was started.
     struck_before_start: u64,
+    /// Whether the last start, the run and its clean stop went without trouble, and nothing has changed since.
+    closed: bool,
+    /// Whether a start has taken that back, and has not come to its end.
+    taken_back: bool,
+    /// Whether something was in the way of a stop that leaves everything in order, since the last start.
+    trouble: bool,
 }
 
 /// A call without its answer.
@@ -70,8 +76,9 @@ impl Walk {
     }
 
     /// A broker that was started on what is left, and what was found in it.
-    pub(crate) fn found(&mut self, said: &[Recovered], look: &Look, at: Millis) {
+    pub(crate) fn found(&mut self, clean: bool, said: &[Recovered], look: &Look, at: Millis) {
         self.model.down_since = None;
+        self.after_a_stop(clean, said);
         for said in said {
             p09_damage::started(&mut self.findings, &self.model, said);
             let what = name(&said.topic, said.partition);
@@ -111,6 +118,11 @@ impl Walk {
         self.crash(CrashKind::Process, at);
     }
 
+    /// A start that did not come to its end has taken back what a clean stop left.
+    pub(crate) fn disturbed(&mut self) {
+        self.closed = false;
+    }
+
     /// Another way to recover the same files must come to the same.
     pub(crate) fn again(&mut self, how: Again, once: &Image, other: &Image) {
         p08_idempotent::again(&mut self.findings, &self.model, how, once, other);
@@ -135,8 +147,11 @@ impl Walk {
                 }
             }
             Event::Starting(starting) => self.starting(starting),
-            Event::Started { partitions, .. } => {
+            Event::Started { clean, partitions, .. } => {
                 self.model.down_since = None;
+                self.after_a_stop(*clean, partitions);
+                (self.closed, self.trouble, self.taken_back) = (false, false, false);
+                let f = &mut self.findings;
                 for said in partitions {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
@@ -163,6 +178,33 @@ impl Walk {
             Event::Ended => self.liveness.ended(f, &self.model),
             Event::Unmet { .. } | Event::Inert { .. } | Event::Impossible { .. } => {} // failures of their own kind
             Event::Step { .. } | Event::Said { .. } | Event::Surgery { .. } | Event::World { .. } => {}
+        }
+    }
+
+    /// What a clean stop left in order is found in order: the stop is known, and no index has to be built anew.
+    fn after_a_stop(&mut self, clean: bool, said: &[Recovered]) {
+        if !self.closed || self.struck > 0 || self.model.lying || self.model.index_interval.is_none() {
+            return;
+        }
+        if !clean {
+            let expected = ("the last stop is known to have been clean", "it is not");
+            self.findings.broke(super::Promise::Damage, "clean stop forgotten", "the broker", expected, &[]);
+        }
+        for said in said {
+            let in_order =
+                self.model.partition(&said.topic, said.partition).is_some_and(|p| !p.hurt && !p.lied);
+            if in_order && !said.rebuilt.is_empty() {
+                let found = format!("built anew: {}", said.rebuilt.join(", "));
+                let expected = ("the indexes are there after a clean stop", found.as_str());
+                let what = name(&said.topic, said.partition);
+                self.findings.broke(
+                    super::Promise::Derived,
+                    "rebuilt after a clean stop",
+                    what,
+                    expected,
+                    &[],
+                );
+            }
         }
     }
 
@@ -334,6 +376,8 @@ impl Walk {
 
     fn disk(&mut self, op: &DiskOp) {
         self.struck += u64::from(op.fault.is_some());
+        self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        self.taken_back |= op.op == "rename" && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
         let passing = |e: &str| is_passing(e) && !(op.op == "sync" && e == "EINTR");
         let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
@@ -392,6 +436,11 @@ impl Walk {
     }
 
     fn crash(&mut self, kind: CrashKind, now: Millis) {
+        // What happens to the machine when the broker is down changes nothing in what a stop made durable.
+        self.closed = match kind {
+            CrashKind::Stop => !self.trouble,
+            CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
+        };
         match kind {
             CrashKind::Stop => self.model.stopped(),
             CrashKind::Process => self.model.crash(false, now),
@@ -404,6 +453,7 @@ impl Walk {
         match moment {
             Moment::Untouched => self.untouched = Some(image.clone()),
             Moment::Touched => {
+                (self.closed, self.trouble) = (false, true);
                 if let Some(before) = self.untouched.take() {
                     self.touched(&before, image);
                 }

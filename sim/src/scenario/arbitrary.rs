@@ -264,7 +264,15 @@ fn raw() -> impl Strategy<Value = Step> {
 }
 
 fn keep() -> impl Strategy<Value = Keep> {
-    select(vec![Keep::Some, Keep::Nothing, Keep::All])
+    select(vec![
+        Keep::Some,
+        Keep::Nothing,
+        Keep::All,
+        Keep::Names,
+        Keep::Data,
+        Keep::Image(17),
+        Keep::Draw(u64::MAX),
+    ])
 }
 
 fn fault() -> impl Strategy<Value = Fault> {

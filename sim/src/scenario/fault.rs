@@ -167,6 +167,14 @@ pub enum Keep {
     Nothing,
     /// `keep=all`: everything.
     All,
+    /// `keep=names`: all changes of names, and as little of the data as is legal.
+    Names,
+    /// `keep=data`: all data, and as few changes of names as is legal.
+    Data,
+    /// `keep="image 17"`: the legal image of this number, as `sim explore` counts them.
+    Image(u64),
+    /// `keep="draw 17"`: the image that `sim explore` draws from this number.
+    Draw(u64),
 }
 
 /// An error number, by its name.

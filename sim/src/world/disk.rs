@@ -1,10 +1,12 @@
 //! The disk seam in the world: the broker's `Disk` over one process of the simulated disk.
 //!
-//! It adds nothing but names: what fails, tears and crashes is the business of the crate `faults`. Syncs hand on who
-//! called them, so that one place of the broker can be switched off.
+//! It adds nothing but names: what fails, tears and crashes is the business of the crate `faults`. Changes and syncs hand on
+//! who called them, so that one place of the broker can be named, or switched off. In a run, the world watches what is done;
+//! the explorer's recoveries are nobody's run, and choose under which start of the machine they happen.
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::disk::{Disk, DiskFile, Entry, Open};
@@ -16,14 +18,19 @@ use super::stall::Stalls;
 #[derive(Clone, Debug)]
 pub struct WorldDisk {
     process: faults::Process,
-    phases: Phases,
-    stalls: Stalls,
+    watch: Option<(Phases, Stalls)>,
+    boot: Option<Arc<str>>,
 }
 
 impl WorldDisk {
     /// The disk of this process. `phases` is told what the broker seems to be at, `stalls` how often it waits.
     pub fn new(process: faults::Process, phases: Phases, stalls: Stalls) -> Self {
-        Self { process, phases, stalls }
+        Self { process, watch: Some((phases, stalls)), boot: None }
+    }
+
+    /// The disk of this process, watched by nobody, on a machine that was started under this name.
+    pub fn unwatched(process: faults::Process, boot: Arc<str>) -> Self {
+        Self { process, watch: None, boot: Some(boot) }
     }
 }
 
@@ -31,6 +38,12 @@ impl WorldDisk {
 #[derive(Debug)]
 pub struct WorldFile {
     file: faults::File,
+    watch: Option<Watch>,
+}
+
+/// What a watched file tells the world.
+#[derive(Debug)]
+struct Watch {
     phases: Phases,
     stalls: Stalls,
     is_log: bool,
@@ -51,16 +64,19 @@ impl Disk for WorldDisk {
     type File = WorldFile;
     type Lock = faults::Lock;
 
+    #[track_caller]
     fn open(&self, path: &Path, open: Open) -> io::Result<WorldFile> {
-        let is_log = path.extension().is_some_and(|e| e == "log");
-        if is_log && open == Open::CreateNew {
-            self.phases.log_made();
+        let is_log = self.watch.is_some() && path.extension().is_some_and(|e| e == "log");
+        if let Some((phases, _)) = self.watch.as_ref().filter(|_| is_log && open == Open::CreateNew) {
+            phases.log_made();
         }
         let file = self.process.open(path, how(open))?;
-        let (phases, stalls) = (self.phases.clone(), self.stalls.clone());
-        Ok(WorldFile { file, phases, stalls, is_log, end: AtomicU64::new(0) })
+        let watch = self.watch.clone();
+        let watch = watch.map(|(phases, stalls)| Watch { phases, stalls, is_log, end: AtomicU64::new(0) });
+        Ok(WorldFile { file, watch })
     }
 
+    #[track_caller]
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.process.create_dir(path)
     }
@@ -70,14 +86,17 @@ impl Disk for WorldDisk {
         Ok(entries.into_iter().map(|e| Entry { name: e.name, is_dir: e.is_dir }).collect())
     }
 
+    #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.process.rename(from, to)
     }
 
+    #[track_caller]
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.process.remove_file(path)
     }
 
+    #[track_caller]
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.process.remove_dir(path)
     }
@@ -92,22 +111,27 @@ impl Disk for WorldDisk {
     }
 
     fn boot_id(&self) -> Option<String> {
-        Some(self.process.boot_id())
+        Some(self.boot.as_ref().map_or_else(|| self.process.boot_id(), ToString::to_string))
     }
 }
 
 impl DiskFile for WorldFile {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.stalls.read_or_write();
+        if let Some(watch) = &self.watch {
+            watch.stalls.read_or_write();
+        }
         self.file.read_at(buf, position)
     }
 
+    #[track_caller]
     fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
-        if self.is_log {
-            self.phases.log_written();
-            self.end.fetch_max(position + buf.len() as u64, Ordering::Relaxed);
+        if let Some(watch) = &self.watch {
+            if watch.is_log {
+                watch.phases.log_written();
+                watch.end.fetch_max(position + buf.len() as u64, Ordering::Relaxed);
+            }
+            watch.stalls.read_or_write();
         }
-        self.stalls.read_or_write();
         self.file.write_at(buf, position)
     }
 
@@ -115,14 +139,15 @@ impl DiskFile for WorldFile {
         self.file.len()
     }
 
+    #[track_caller]
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.file.set_len(len)
     }
 
     #[track_caller]
     fn sync_data(&self) -> io::Result<()> {
-        if self.is_log {
-            self.phases.log_synced(self.end.load(Ordering::Relaxed));
+        if let Some(watch) = self.watch.as_ref().filter(|watch| watch.is_log) {
+            watch.phases.log_synced(watch.end.load(Ordering::Relaxed));
         }
         self.file.sync_data()
     }

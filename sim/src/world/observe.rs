@@ -56,7 +56,8 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             position: event.position,
             len: event.len,
             result: event.result.map_err(|e| e.to_string()),
-            fault: fault.or_else(|| event.barrier_off.then(|| "barrier off".to_owned())),
+            // A sync that is switched off is a mistake of the broker, and no fault that would excuse it.
+            fault,
             lies,
         }));
     });

@@ -1,7 +1,7 @@
 //! The line `fault`.
 
 use super::fields::Fields;
-use super::kinds::{Bad, COUNT, Choice, DURATION, Kind, NUMBER, Plain, RATE, SIGNED, TEXT};
+use super::kinds::{Bad, COUNT, Choice, DURATION, Kind, NUMBER, Plain, RATE, SIGNED, TEXT, one_of, quoted};
 use crate::scenario::fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
 
 const OP: Choice<Op> = Choice(&[
@@ -48,7 +48,32 @@ const ERRNO: Choice<Errno> = Choice(&[
 
 const WHEN: Choice<When> = Choice(&[("before", When::Before), ("after", When::After)]);
 
-const KEEP: Choice<Keep> = Choice(&[("some", Keep::Some), ("nothing", Keep::Nothing), ("all", Keep::All)]);
+/// A word for what survives; or one image exactly, as an exploration writes it: `"image 17"`, `"draw 17"`.
+const KEEP: Plain<Keep> = Plain(
+    |v| {
+        let text = v.as_string().unwrap_or_default();
+        let number = |word: &str| text.strip_prefix(word)?.trim().parse().ok();
+        let exact = number("image ").map(Keep::Image).or_else(|| number("draw ").map(Keep::Draw));
+        match (text, exact) {
+            (_, Some(exact)) => Ok(exact),
+            ("some", _) => Ok(Keep::Some),
+            ("nothing", _) => Ok(Keep::Nothing),
+            ("all", _) => Ok(Keep::All),
+            ("names", _) => Ok(Keep::Names),
+            ("data", _) => Ok(Keep::Data),
+            _ => Err(one_of(vec!["some", "nothing", "all", "names", "data"])),
+        }
+    },
+    |keep| match keep {
+        Keep::Some => "some".to_owned(),
+        Keep::Nothing => "nothing".to_owned(),
+        Keep::All => "all".to_owned(),
+        Keep::Names => "names".to_owned(),
+        Keep::Data => "data".to_owned(),
+        Keep::Image(number) => quoted(&format!("image {number}")),
+        Keep::Draw(seed) => quoted(&format!("draw {seed}")),
+    },
+);
 
 /// So many, or `all`.
 const TIMES: Plain<Option<u32>> = Plain(

@@ -1,0 +1,98 @@
+//! What `sim explore` gives a person who has a violation: a scenario that shows it again through the ordinary executor, and the
+//! place where a sync is missing. The broker has none to show, so one of its syncs is switched off.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use faults::{Op, Site};
+use sim::explore::{Bounds, Run, Violation, explore, locate};
+use sim::place::Place;
+use sim::suite;
+
+fn scenario(name: &str) -> PathBuf {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
+    top.join("scenarios/explore").join(name).with_extension("kdl")
+}
+
+fn recorded(name: &str) -> Run {
+    let scenario = suite::load(&scenario(name)).expect("it is a scenario");
+    Run::new(&scenario, scenario.seeds.start, None).expect("it runs")
+}
+
+/// The place of the last sync of this kind of a path that ends so.
+fn place(run: &Run, op: Op, path: &str) -> Place {
+    let syncs = run.history.steps().iter().take(run.len).rev();
+    let last: Option<Site> = syncs.filter(|s| s.op == op && s.path.ends_with(path)).find_map(|s| s.site);
+    last.expect("the run syncs that").into()
+}
+
+fn bounds() -> Bounds {
+    Bounds { images: 16, inner: 8, threads: 1, nested_cuts: false, ..Bounds::default() }
+}
+
+fn violation(run: &Run, off: &Place) -> (Run, Violation) {
+    let run = run.without(off);
+    let first = explore(&run, bounds()).first;
+    (run, first.unwrap_or_else(|| panic!("nothing notices that {off} does not sync")))
+}
+
+/// What the missing sync is a sync of, and after which change it is missing at the earliest.
+fn located(run: &Run, off: &Place) -> (String, String) {
+    let (run, violation) = violation(run, off);
+    let mend = locate(&run, &violation, 64).expect("a single sync mends it");
+    (mend.path, mend.after)
+}
+
+#[test]
+fn the_written_scenario_breaks_the_same_promise_when_it_is_run() {
+    for (name, op, path) in [
+        ("roll", Op::SyncDir, "orders/0"),
+        ("clean_stop", Op::Sync, ".index"),
+        ("killed_between_write_and_sync", Op::Sync, ".log"),
+    ] {
+        let off = place(&recorded(name), op, path);
+        let dir = tempfile::tempdir().expect("a directory");
+        let sim = |arguments: &[&str], file: &Path| {
+            let sim = Command::new(env!("CARGO_BIN_EXE_sim"))
+                .args(arguments)
+                .arg(file)
+                .args(["--without", &off.to_string()])
+                .output()
+                .expect("sim runs");
+            (sim.status.code(), String::from_utf8_lossy(&sim.stdout).into_owned())
+        };
+        let failures = dir.path().to_str().expect("a path that is text");
+        let (code, explored) = sim(&["explore", "--limit", "16", "--failures", failures], &scenario(name));
+        assert_eq!(code, Some(1), "{explored}");
+        let broken = explored.lines().find(|line| line.starts_with('P')).expect("a promise");
+        let (code, ran) = sim(&["run"], &dir.path().join(format!("explore-{name}-0.kdl")));
+        assert_eq!(code, Some(1), "{explored}\n{ran}");
+        assert!(ran.lines().any(|line| line.trim() == broken), "{explored}\n{ran}");
+    }
+}
+
+#[test]
+fn a_crash_inside_a_recovery_is_written_too() {
+    let run = recorded("failed_sync");
+    let off = place(&run, Op::Sync, ".log.tmp");
+    let (run, violation) = violation(&run, &off);
+    assert!(violation.nested.is_some(), "{violation}");
+    let witness = sim::explore::witness(&run, &violation).expect("it comes after the first step");
+    assert!(witness.shows, "{}", sim::scenario::syntax::print(&witness.scenario));
+    let mend = locate(&run, &violation, 64).expect("a single sync mends it");
+    assert!(mend.in_recovery && mend.path.ends_with(".log.tmp"), "{mend}");
+}
+
+#[test]
+fn the_missing_sync_is_named() {
+    let run = recorded("roll");
+    let (path, after) = located(&run, &place(&run, Op::SyncDir, "orders/0"));
+    assert!(path.ends_with("/orders/0"), "{path}");
+    assert!(after.starts_with("open ") && after.ends_with(".log"), "{after}");
+
+    let run = recorded("refused_append");
+    let cut = run.history.steps().iter().position(|s| s.op == Op::SetLen && s.path.ends_with(".log"));
+    let sync = cut.and_then(|cut| run.history.steps().get(cut + 1)).and_then(|step| step.site);
+    let (path, after) = located(&run, &sync.expect("the cut is synced").into());
+    assert!(path.ends_with(".log") && after.starts_with("set-len "), "{path}, {after}");
+}
