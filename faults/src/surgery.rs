@@ -1,6 +1,6 @@
 //! Hands on the files while nothing runs: what an operator, a repair tool or a bad cable does to a disk.
 //!
-//! Everything here is durable at once, and so is what was pending on the file it touches. No fault strikes it, no
+//! Everything here is durable at once, and so is what was pending on the file it touches, but where it says otherwise. No fault strikes it, no
 //! capacity limits it and no observer hears of it. Recorded histories have it.
 
 use std::io;
@@ -17,16 +17,18 @@ use crate::process::hold;
 use crate::state::Change;
 
 impl Disk {
-    /// Flips bits of one byte. `EINVAL` where the file has no such byte, or no bit would flip.
+    /// Flips bits of one byte, wherever it lies by now: in the cache, in what is pending, on the medium. What is pending stays
+    /// so. `EINVAL` where the file has no such byte, or no bit would flip.
     pub fn corrupt(&self, path: impl AsRef<Path>, at: u64, xor: u8) -> io::Result<()> {
-        self.operate(path.as_ref(), |content| {
-            if at >= content.len() || xor == 0 {
-                return Err(Errno::EINVAL);
-            }
-            let byte = content.slice(at, 1)[0] ^ xor;
-            content.write(at, &[byte]);
-            Ok(())
-        })
+        let path = Parsed::new(path.as_ref())?;
+        let mut machine = hold(&self.machine);
+        let ino = machine.state.lookup(&path)?;
+        let len = machine.state.file(ino).ok_or(Errno::EISDIR)?.seen.len();
+        if at >= len || xor == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        change(&mut machine, &path, Change::Rot { ino, at, xor });
+        Ok(())
     }
 
     /// Puts bytes over what is there, extending the file where they reach beyond its end.

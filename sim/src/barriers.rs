@@ -135,7 +135,7 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
     let running = ran.syncs.into_iter().map(Place::from).collect();
     let mut exploring = BTreeSet::new();
     if let Some(run) = &subject.run {
-        let report = explore(run, effort.bounds);
+        let report = explore(run, Bounds { depth: 1, cuts: effort.all, ..effort.bounds });
         if let Some(what) = broken(&report) {
             return Err(what);
         }
@@ -145,7 +145,7 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
 }
 
 /// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
-/// histories first.
+/// histories first, and crashes inside recovery last.
 fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
     let mut noticed: Vec<Noticed> = Vec::new();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
@@ -161,8 +161,10 @@ fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Notice
     let mut runs: Vec<(&str, &Run)> =
         runs.filter_map(|found| Some((found.subject.name.as_str(), found.subject.run.as_ref()?))).collect();
     runs.sort_by_key(|(_, run)| run.len);
-    for (name, run) in runs {
-        if let Some(what) = broken(&explore(&run.without(place), effort.bounds)) {
+    for (bounds, (name, run)) in
+        passes(effort).iter().flat_map(|pass| runs.iter().map(move |run| (*pass, *run)))
+    {
+        if let Some(what) = broken(&explore(&run.without(place), bounds)) {
             noticed.push(Noticed { name: name.to_owned(), explored: true, what });
         }
         if !(noticed.is_empty() || effort.all) {
@@ -171,6 +173,18 @@ fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Notice
     }
     noticed
 }
+
+/// Where the first scenario that notices is enough, what costs little comes first: the extremes between two operations, then
+/// the images of all crash points, then crashes inside recovery.
+fn passes(effort: Effort) -> Vec<Bounds> {
+    let bounds = effort.bounds;
+    let least = Bounds { images: bounds.images.min(EXTREMES), cuts: false, depth: 1, ..bounds };
+    let passes = [least, Bounds { depth: 1, ..bounds }, bounds];
+    if effort.all { vec![bounds] } else { passes.to_vec() }
+}
+
+/// So many images of a crash point are its extremes: see [`crate::explore::Choice`].
+const EXTREMES: u64 = 4;
 
 /// What is done to each of them, on so many threads, in their order.
 fn on_all<'a, T: Sync, R: Send>(threads: usize, all: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {

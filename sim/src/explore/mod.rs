@@ -40,6 +40,8 @@ pub struct Bounds {
     pub images: u64,
     /// The most images of one cut inside a write, and of one crash point inside a recovery.
     pub inner: u64,
+    /// Whether crashes strike inside writes too.
+    pub cuts: bool,
     /// 1: crashes of the run. 2: crashes inside recovery too.
     pub depth: u32,
     /// How many threads; all cores, where 0.
@@ -54,7 +56,16 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { images: 256, inner: 16, depth: 2, threads: 0, nested_cuts: true, from: 0, to: usize::MAX }
+        Self {
+            images: 256,
+            inner: 16,
+            cuts: true,
+            depth: 2,
+            threads: 0,
+            nested_cuts: true,
+            from: 0,
+            to: usize::MAX,
+        }
     }
 }
 

@@ -175,7 +175,9 @@ impl<'a> Visit<'a> {
         killed.killed(self.now);
         let point = Point { steps, bytes: None, choice: Choice::Process };
         self.image(&images.process_crash(), &killed, point);
-        let Some(len) = cursor.next_write_len().filter(|_| steps < self.shared.run.len) else { return };
+        let Some(len) = cursor.next_write_len().filter(|_| bounds.cuts && steps < self.shared.run.len) else {
+            return;
+        };
         let position = self.shared.run.history.steps()[steps].position;
         for bytes in cuts(position, len) {
             let Some(images) = cursor.images_inside(bytes) else { continue };

@@ -1,0 +1,28 @@
+//! Every sync in the broker carries load: where one is switched off, a scenario of the explore folder fails, or one of its
+//! crash points does. `sim barriers` prints the table, and the soak makes it with all scenarios and more images.
+
+use std::path::Path;
+
+use sim::barriers::{Effort, Subject, barriers};
+use sim::explore::Bounds;
+use sim::suite;
+
+#[test]
+fn every_sync_is_noticed_when_it_is_missing() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
+    let subjects: Vec<Subject> = suite::find(&top.join("scenarios/explore"))
+        .iter()
+        .map(|file| {
+            let scenario = suite::load(&file.path).expect("it is a scenario");
+            Subject::new(&file.name, &scenario).expect("it runs")
+        })
+        .collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let table = barriers(&subjects, Effort { bounds: Bounds::quick(), all: false, threads }, &|_| ());
+    let unnoticed: Vec<String> =
+        table.barriers.iter().filter(|b| b.noticed.is_empty()).map(|b| b.place.to_string()).collect();
+    assert!(table.broken.is_empty(), "{:?}", table.broken);
+    assert!(unnoticed.is_empty(), "nothing notices that these do not sync: {unnoticed:?}");
+    assert!(table.unreached.is_empty(), "no scenario reaches these: {:?}", table.unreached);
+    assert!(table.holds() && table.barriers.len() > 20, "{} barriers", table.barriers.len());
+}
