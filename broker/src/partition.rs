@@ -31,7 +31,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::recovery::Recovered;
-use crate::segment::{self, Active, AppendFailed, Read, TimeLookup, View};
+use crate::segment::{self, Active, AppendFailed, Read, Sealed, TimeLookup, View};
 use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
@@ -384,7 +384,9 @@ impl<D: Disk> Partition<D> {
         let candidates: Vec<io::Result<View<D::File>>> = {
             let state = self.lock();
             state.range(&self.0.config)?;
-            let sealed = state.sealed.iter().filter(|s| late_enough(s.latest)).map(|s| s.base);
+            // Of a segment that could not be read nobody knows how late its records are: they are not passed over.
+            let unknown = |s: &Sealed| s.latest.is_none() && s.bytes > 0;
+            let sealed = state.sealed.iter().filter(|s| late_enough(s.latest) || unknown(s)).map(|s| s.base);
             let active = state.active.iter().filter(|a| late_enough(a.meter.latest)).map(|a| a.base);
             sealed.chain(active).map(|base| self.view(&state, base)).collect()
         };

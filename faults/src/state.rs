@@ -64,6 +64,8 @@ pub(crate) enum Change {
         ino: Ino,
         sector: u64,
     },
+    /// Every sector can be read again.
+    MendSectors,
     /// Bits of one byte flip, wherever it is.
     Rot {
         ino: Ino,
@@ -250,6 +252,11 @@ impl State {
             Change::BadSector { ino, sector } => self.edit_file(*ino, |file| {
                 file.bad_sectors.insert(*sector);
             }),
+            Change::MendSectors => {
+                let bad: Vec<Ino> =
+                    self.files().filter(|(_, f)| !f.bad_sectors.is_empty()).map(|(i, _)| i).collect();
+                bad.into_iter().for_each(|ino| self.edit_file(ino, |file| file.bad_sectors.clear()));
+            }
             Change::Rot { ino, at, xor } => self.edit_file(*ino, |file| file.rot(*at, *xor)),
             Change::Become(state) => *self = (**state).clone(),
             Change::DropCaches => {

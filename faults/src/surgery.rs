@@ -107,6 +107,14 @@ impl Disk {
         Ok(())
     }
 
+    /// Every sector can be read again, with what is in it: the cause was a cable, and not the disk.
+    pub fn mend_sectors(&self) {
+        let mut machine = hold(&self.machine);
+        if machine.state.files().any(|(_, file)| !file.bad_sectors.is_empty()) {
+            change(&mut machine, &Parsed::root(), Change::MendSectors);
+        }
+    }
+
     fn operate(&self, path: &Path, edit: impl FnOnce(&mut Content) -> Result<(), Errno>) -> io::Result<()> {
         let path = Parsed::new(path)?;
         let mut machine = hold(&self.machine);

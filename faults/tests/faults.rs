@@ -255,6 +255,17 @@ fn a_bad_sector_stays_bad_until_it_is_written_whole() {
 }
 
 #[test]
+fn a_bad_sector_that_is_mended_has_what_was_in_it() {
+    let (disk, _process, file) = disk_with(&[7; 2048]);
+    disk.make_unreadable("/a.log", 600).unwrap();
+    let mut bytes = [0; 512];
+    assert_eq!(errno(file.read_at(&mut bytes, 512)), Errno::EIO);
+    disk.mend_sectors();
+    assert_eq!(file.read_at(&mut bytes, 512).unwrap(), 512);
+    assert_eq!(bytes, [7; 512]);
+}
+
+#[test]
 fn a_read_only_file_system_refuses_changes_and_serves_reads() {
     let (disk, process, file) = disk_with(b"old");
     aim(&disk, write_fault(Kind::ReadOnly));

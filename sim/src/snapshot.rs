@@ -20,10 +20,22 @@ const ROUNDS: usize = 4;
 pub fn render(outcome: &Outcome) -> String {
     let said = said(&outcome.trace);
     let mut out = String::new();
+    if let Some(error) = first_start_failed(&outcome.trace) {
+        lines(&mut out, "(the start before the first step)", &format!("→ does not start: {error}"), 0);
+    }
     for node in &plan(&outcome.scenario.steps) {
         show(&mut out, node, &said, outcome, 0);
     }
     out
+}
+
+/// Why the broker does not run when the first step begins, where it does not: no step says so.
+fn first_start_failed(trace: &Trace) -> Option<&str> {
+    let before = trace.entries.iter().take_while(|entry| !matches!(entry.event, Event::Step { .. }));
+    before.into_iter().find_map(|entry| match &entry.event {
+        Event::NotStarted { error } => Some(&**error),
+        _ => None,
+    })
 }
 
 fn said(trace: &Trace) -> BTreeMap<u32, Vec<Arc<str>>> {
@@ -94,4 +106,20 @@ fn checked(check: &Check, outcome: &Outcome) -> String {
     }
     let held: Vec<Promise> = Promise::ALL.into_iter().filter(|p| asked(p.number())).collect();
     format!("{} {}", names(&held), if held.len() == 1 { "holds" } else { "hold" })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::outcome;
+    use crate::scenario::parse;
+
+    #[test]
+    fn why_the_broker_did_not_start_is_shown_where_no_step_started_it() {
+        let text = "scenario \"t\"\ndisk capacity=0\ntopic orders expect=UNAVAILABLE\ndisk capacity=unlimited\nstart";
+        let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
+        assert!(outcome.holds(), "{:#?}", outcome.failures);
+        let shown = super::render(&outcome);
+        let first = shown.lines().next().unwrap_or_default();
+        assert!(first.contains("does not start") && first.contains("No space left"), "{shown}");
+    }
 }

@@ -93,6 +93,7 @@ impl Actor {
             },
             Step::Calm => {
                 self.stage.disarm();
+                self.stage.host.disk.mend_sectors();
                 self.stage.heal();
             }
             Step::Crash => self.stage.kill(None).await,

@@ -93,8 +93,9 @@ pub struct Partition {
     pub lied: bool,
     /// Something has failed on an index file since the last start: the index may be behind.
     pub index_behind: bool,
-    /// The last start could not open it, because the disk failed, and says so: nothing is served until the next.
-    pub unopened: bool,
+    /// The last start has left it fenced, and says so: it takes no writes until the next, and, where the disk failed while
+    /// it was opened, may give nothing either.
+    pub fenced: bool,
     /// Something other than a full disk has failed here since the last start: a fence is legal.
     pub may_fence: bool,
     /// A cut of its log has failed: a request that was to be taken back may have left its beginning.

@@ -16,16 +16,23 @@ use broker::error::Code;
 use super::look::{PartitionLook, name, show};
 use super::model::{Fate, Model, Slot};
 use super::{Findings, Promise};
+use crate::trace::Mode;
 
 /// One partition in a look: every offset that was promised is there, or may be gone. Those that may be and are, are
 /// forgotten: their offsets are free.
 pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: u32, look: &PartitionLook) {
-    if look.disturbed || !look.ranged {
+    if look.disturbed {
         return;
+    }
+    if !look.ranged {
+        return unopened(f, model, topic, partition, look);
     }
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
     let (hurt, lied) = (known.hurt, known.lied);
+    // In `always` mode nothing is readable before it is durable. Where a start could not sync the log, and has fenced it for
+    // that, its end is hidden until the next start, and nothing of it is given up.
+    let hides_its_end = known.fenced && known.may_fence && model.durability == Mode::Always;
     let mut gone = Vec::new();
     let mut survived = Vec::new();
     let what = name(topic, partition);
@@ -39,7 +46,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
                 let found = format!("offset {offset} is answered by {code:?}");
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
-        } else {
+        } else if !(hides_its_end && offset >= look.end) {
             let may_go = slot.at_risk || slot.damaged || (retention && offset < look.start);
             if !may_go {
                 let found = format!("the log is {} to {}", look.start, look.end);
@@ -55,11 +62,25 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         id.into_iter().for_each(|id| model.set_fate(id, Fate::Lost));
     }
     let Some(known) = model.partition_mut(topic, partition) else { return };
-    known.ends_at(look.end);
+    if !hides_its_end {
+        known.ends_at(look.end);
+    }
     for offset in survived {
         if let Some(slot) = known.slots.get_mut(&offset) {
             slot.at_risk = false;
         }
+    }
+}
+
+/// A partition of which nothing is known, not even its offsets: where no failure of the disk explains it, that is as bad as
+/// if all of it were gone.
+fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
+    let Some(known) = model.partition(topic, partition) else { return };
+    let explained = known.may_fence || known.lied || model.lying || !look.errors.is_empty();
+    let promised = known.slots.iter().find(|(_, slot)| !slot.at_risk && !slot.damaged);
+    if let (false, Some((offset, slot))) = (explained, promised) {
+        let found = "the partition does not say which offsets it has".to_owned();
+        broke(f, model, "unopened", &name(topic, partition), slot, *offset, found);
     }
 }
 

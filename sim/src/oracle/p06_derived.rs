@@ -29,7 +29,7 @@ pub(super) fn files(
     image: &Image,
     complete: Complete,
 ) {
-    let Some(known) = model.partition(topic, partition).filter(|known| !known.unopened) else { return };
+    let Some(known) = model.partition(topic, partition).filter(|known| !known.fenced) else { return };
     for segment in decode::segments(image, topic, partition) {
         if known.lied || known.tampered.contains(segment.stem) {
             continue;

@@ -105,7 +105,7 @@ impl Liveness {
                 let expected = "it takes a record and gives it back";
                 // Records that a person put there may contradict each other: then only a person can say what holds.
                 let planted =
-                    model.partition(topic, partition).is_some_and(|p| p.unopened && !p.planted.is_empty());
+                    model.partition(topic, partition).is_some_and(|p| p.fenced && !p.planted.is_empty());
                 let (kind, found) = match (seen.took, seen.gave) {
                     (true, true) => continue,
                     (false, _) if planted => continue,

@@ -155,9 +155,9 @@ impl Walk {
                 for said in partitions {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
-                        known.unopened = said.fenced.is_some();
+                        known.fenced = said.fenced.is_some();
                         let reason = self.struck != self.struck_before_start || !known.planted.is_empty();
-                        known.may_fence |= known.unopened && reason;
+                        known.may_fence |= known.fenced && reason;
                     }
                 }
             }
@@ -500,9 +500,6 @@ impl Walk {
             }
             if let Some(topic) = self.model.topics.get_mut(topic) {
                 topic.uncertain = false;
-            }
-            if self.model.partition(topic, *number).is_some_and(|known| known.unopened) {
-                continue;
             }
             let f = &mut self.findings;
             p01_dense::look(f, &self.model, topic, *number, found);

@@ -96,7 +96,7 @@ pub enum Surgery {
         /// The directory.
         dir: String,
     },
-    /// `unreadable FILE at=`: the 512-byte sector of this byte cannot be read from now on, until it is written.
+    /// `unreadable FILE at=`: the 512-byte sector of this byte cannot be read from now on, until it is written, or `calm`.
     Unreadable {
         /// The file.
         file: String,

@@ -106,7 +106,7 @@ pub enum Step {
 
     /// `fault OP "PATTERN" …`: arms one fault.
     Fault(Fault),
-    /// `calm`: disarms what is armed and did not strike, and heals the network.
+    /// `calm`: disarms what is armed and did not strike, makes every sector readable again, and heals the network.
     Calm,
     /// `crash`: kill -9. The page cache survives.
     Crash,
