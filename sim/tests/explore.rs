@@ -26,20 +26,20 @@ fn place(run: &Run, op: Op, path: &str) -> Place {
     last.expect("the run syncs that").into()
 }
 
-fn bounds() -> Bounds {
-    Bounds { images: 16, inner: 8, threads: 1, nested_cuts: false, ..Bounds::default() }
+fn bounds(depth: u32) -> Bounds {
+    Bounds { depth, inner: 8, ..Bounds::quick() }
 }
 
-fn violation(run: &Run, off: &Place) -> (Run, Violation) {
+fn violation(run: &Run, off: &Place, depth: u32) -> (Run, Violation) {
     let run = run.without(off);
-    let first = explore(&run, bounds()).first;
+    let first = explore(&run, bounds(depth)).first;
     (run, first.unwrap_or_else(|| panic!("nothing notices that {off} does not sync")))
 }
 
 /// What the missing sync is a sync of, and after which change it is missing at the earliest.
 fn located(run: &Run, off: &Place) -> (String, String) {
-    let (run, violation) = violation(run, off);
-    let mend = locate(&run, &violation, 64).expect("a single sync mends it");
+    let (run, violation) = violation(run, off, 1);
+    let mend = locate(&run, &violation, 16).expect("a single sync mends it");
     (mend.path, mend.after)
 }
 
@@ -62,7 +62,8 @@ fn the_written_scenario_breaks_the_same_promise_when_it_is_run() {
             (sim.status.code(), String::from_utf8_lossy(&sim.stdout).into_owned())
         };
         let failures = dir.path().to_str().expect("a path that is text");
-        let (code, explored) = sim(&["explore", "--limit", "16", "--failures", failures], &scenario(name));
+        let (code, explored) =
+            sim(&["explore", "--limit", "8", "--depth", "1", "--failures", failures], &scenario(name));
         assert_eq!(code, Some(1), "{explored}");
         let broken = explored.lines().find(|line| line.starts_with('P')).expect("a promise");
         let (code, ran) = sim(&["run"], &dir.path().join(format!("explore-{name}-0.kdl")));
@@ -75,11 +76,11 @@ fn the_written_scenario_breaks_the_same_promise_when_it_is_run() {
 fn a_crash_inside_a_recovery_is_written_too() {
     let run = recorded("failed_sync");
     let off = place(&run, Op::Sync, ".log.tmp");
-    let (run, violation) = violation(&run, &off);
+    let (run, violation) = violation(&run, &off, 2);
     assert!(violation.nested.is_some(), "{violation}");
     let witness = sim::explore::witness(&run, &violation).expect("it comes after the first step");
     assert!(witness.shows, "{}", sim::scenario::syntax::print(&witness.scenario));
-    let mend = locate(&run, &violation, 64).expect("a single sync mends it");
+    let mend = locate(&run, &violation, 16).expect("a single sync mends it");
     assert!(mend.in_recovery && mend.path.ends_with(".log.tmp"), "{mend}");
 }
 
