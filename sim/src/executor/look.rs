@@ -51,6 +51,10 @@ pub(super) async fn look(stage: &Stage) {
     }
     read_all(stage, pipe, &mut progress).await;
     ask_times(stage, pipe, &progress).await;
+    if stage.has_retention() {
+        // Once more: it may have been at work meanwhile.
+        ask(stage, pipe, &earliest).await;
+    }
     stage.host.record_image(Moment::Check);
     let complete = stage.crashes() == crashes && stage.host.state() == State::Up;
     stage.recorder.add(Event::LookEnds { complete });

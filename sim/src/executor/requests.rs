@@ -26,8 +26,17 @@ const MAX_BYTES: u32 = 1 << 20;
 pub(super) fn remember(stage: &Stage, request: &Request, answer: &Answer) {
     let lost = matches!(answer, Answer::Lost { .. });
     match request {
-        Request::CreateTopic { topic, partitions, .. } if lost || *answer == Answer::Done => {
-            stage.topics.borrow_mut().entry(topic.clone()).or_insert(*partitions);
+        Request::CreateTopic { topic, partitions, retention_bytes, retention_ms }
+            if lost || *answer == Answer::Done =>
+        {
+            let own = retention_bytes.is_some() || retention_ms.is_some();
+            stage.retention.set(stage.retention.get() || own);
+            let mut topics = stage.topics.borrow_mut();
+            if lost {
+                topics.entry(topic.clone()).or_insert(*partitions);
+            } else {
+                topics.insert(topic.clone(), *partitions);
+            }
         }
         Request::DeleteTopic { topic } if *answer == Answer::Done => {
             stage.topics.borrow_mut().remove(topic);

@@ -55,6 +55,8 @@ pub(super) struct Stage {
     pub(super) net: RefCell<NetSettings>,
     /// Topics that are there, as far as clients know, with their partitions.
     pub(super) topics: RefCell<BTreeMap<Arc<str>, u32>>,
+    /// Whether a topic was made with a retention of its own.
+    pub(super) retention: Cell<bool>,
     known: observe::Known,
     aimed: RefCell<Vec<Aimed>>,
     /// Whether a link was ever cut: the broker may then hold connections whose other end is gone.
@@ -78,6 +80,7 @@ impl Stage {
             clients,
             net: RefCell::new(net),
             topics: RefCell::default(),
+            retention: Cell::new(false),
             known,
             aimed: RefCell::default(),
             severed: Cell::new(false),
@@ -162,6 +165,12 @@ impl Stage {
     pub(super) async fn stop(&self) -> Result<(), String> {
         self.host.ask_to_stop();
         self.until(|state| !matches!(state, State::Up | State::Starting)).await.map(|_| ())
+    }
+
+    /// Whether the broker may be deleting old records.
+    pub(super) fn has_retention(&self) -> bool {
+        let settings = self.host.settings.borrow();
+        self.retention.get() || settings.retention_bytes.is_some() || settings.retention_age.is_some()
     }
 
     /// How often the broker went down.

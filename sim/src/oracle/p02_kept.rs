@@ -39,7 +39,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     for (&offset, slot) in &known.slots {
         if look.records.contains_key(&offset) {
             survived.push(offset);
-        } else if let Some((code, _)) = look.errors.get(&offset) {
+        } else if let Some((code, _)) = look.errors.get(&offset)
+            && !(retention && offset < look.start && *code == Code::OffsetOutOfRange)
+        {
             let destroyed = slot.damaged || lied || slot.doubtful || model.lying;
             // What a power loss took beside damage lies in the same hole.
             if !(destroyed || (hurt && slot.at_risk)) {

@@ -33,6 +33,12 @@ impl Routing {
         self.turns.clear();
     }
 
+    /// Another topic has this name now.
+    pub(super) fn forget(&mut self, topic: &Arc<str>) {
+        self.latest.retain(|(of, _), _| of != topic);
+        self.turns.remove(topic);
+    }
+
     /// A record without a key and without a partition was not acknowledged: it may have taken a turn.
     pub(super) fn unclear(&mut self, topic: &Arc<str>) {
         self.turns.entry(topic.clone()).or_default().1 += 1;

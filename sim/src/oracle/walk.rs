@@ -297,6 +297,11 @@ impl Walk {
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
             _ => return,
         };
+        // What was made now is new: one of its name whose deletion nobody answered is gone.
+        if !uncertain && self.model.topics.get(topic).is_none_or(|known| known.uncertain) {
+            self.model.topics.remove(topic);
+            self.routing.forget(topic);
+        }
         let known = self.model.topics.entry(topic.clone());
         known.or_insert_with(|| Topic::new(partitions, retention, uncertain));
         if !uncertain && let Some(topic) = self.model.topics.get_mut(topic) {
@@ -379,7 +384,7 @@ impl Walk {
         self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
         self.taken_back |= op.op == "rename" && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
-        let passing = |e: &str| is_passing(e) && !(op.op == "sync" && e == "EINTR");
+        let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
         let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
         let Some((topic, partition, file)) = place(&op.path) else {
             // A failing directory above them concerns all.
