@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files;
-use crate::opening::{self, Opened, Opening};
+use crate::opening::{self, Made, Opened, Opening};
 pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::off_thread;
 use crate::report::Report;
-use crate::retention::{self, Suspects};
+use crate::retention;
 use crate::session::{self, CleanStop};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
@@ -119,6 +119,7 @@ impl<D: Disk> Broker<D> {
         let topic = off_thread(&*self.0.world.work, move || {
             let (disk, data) = (&this.0.world.disk, &this.0.data);
             topic::create(disk, data, &topic_name, &settings)?;
+            let made = Made { settings, lost: false };
             let opening = Opening {
                 world: &this.0.world,
                 data,
@@ -126,9 +127,9 @@ impl<D: Disk> Broker<D> {
                 stats: this.0.stats.clone(),
             };
             let partitions =
-                (0..settings.partitions).map(|n| opening.partition(&topic_name, n, &settings, None).0);
+                (0..made.settings.partitions).map(|n| opening.partition(&topic_name, n, &made, None).0);
             let partitions = partitions.collect();
-            Ok(Topic::new(topic_name, settings, partitions))
+            Ok(Topic::new(topic_name, made.settings, partitions))
         })
         .await;
         let path = self.0.data.join(name);
@@ -198,7 +199,6 @@ impl<D: Disk> Broker<D> {
 
     /// Looks after retention until the broker is closed. To be spawned once.
     pub async fn housekeeping(self) {
-        let mut suspects = Suspects::new();
         loop {
             let closing = self.0.closing.notified();
             if *self.life() == Life::Closing {
@@ -212,7 +212,7 @@ impl<D: Disk> Broker<D> {
             for topic in self.topics() {
                 for partition in topic.partitions() {
                     // A fenced or failing partition keeps what it has; its error was told where it arose.
-                    let _ = retention::look(partition, &mut suspects).await;
+                    let _ = retention::look(partition).await;
                 }
             }
         }

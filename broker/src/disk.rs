@@ -124,6 +124,11 @@ pub fn write_full_at(file: &impl DiskFile, buf: &[u8], position: u64) -> io::Res
     Ok(())
 }
 
+/// Whether an error says that there is no room.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// How often a sync or a cut that a signal interrupted is tried again. Any other failure of a sync is final: the kernel may
 /// have dropped the dirty pages, and a second try would answer "yes" about data that is gone.
 const INTERRUPTED_TRIES: usize = 3;

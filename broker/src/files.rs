@@ -12,7 +12,7 @@
 //!                            <base>.log.unsynced    a sync of this log failed: recovery copies it
 //!                            synced                 up to where an interval sync came: see `recovery`
 //!                            *.tmp                  a replacement that was not finished
-//! <data>/<topic>~new  <topic>~deleted   a topic half made, half deleted (no topic's name has a ~)
+//! <data>/<topic>~new  <topic>~gone   a topic half made, half deleted (no topic's name has a ~)
 //! ```
 //!
 //! Everything else is foreign: it is reported and left alone.
@@ -48,7 +48,8 @@ impl Kind {
 /// A topic half made.
 pub const NEW_SUFFIX: &str = "~new";
 /// A topic half deleted.
-pub const DELETED_SUFFIX: &str = "~deleted";
+/// Short: the longest topic name and this are still a name to a file system.
+pub const DELETED_SUFFIX: &str = "~gone";
 /// Up to where a partition is known to be synced.
 pub const SYNCED: &str = "synced";
 /// A replacement that was not finished.

@@ -12,7 +12,7 @@ use crate::files;
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
 use crate::report::{PartitionReport, Report};
-use crate::session::{self, LastRun};
+use crate::session::{self, LastRun, Unnoted};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 use crate::topic::{self, Topic};
@@ -109,11 +109,18 @@ type Served<D> = (Partition<D>, PartitionReport);
 struct Task<'a> {
     topic: &'a str,
     number: u32,
-    settings: &'a TopicSettings,
+    made: &'a Made,
 }
 
-/// What the directories say: topics with what they were made with.
-type Listed = BTreeMap<String, TopicSettings>;
+/// What a topic was made with, as far as it is known.
+pub(crate) struct Made {
+    pub settings: TopicSettings,
+    /// The file that says so is lost: nobody knows how long it is to be kept, so all of it is.
+    pub lost: bool,
+}
+
+/// What the directories say.
+type Listed = BTreeMap<String, Made>;
 
 impl<D: Disk> Opening<'_, D> {
     /// Recovers everything. Where the file system cannot be written, every partition is fenced, and serves reads.
@@ -122,18 +129,18 @@ impl<D: Disk> Opening<'_, D> {
         let last = LastRun::read(disk, self.data)?;
         let mut report = Report { clean: last.clean.is_some(), ..Report::default() };
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data) } else { Ok(()) };
-        let read_only =
+        let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let listed = self.list(&mut report, read_only.is_some())?;
         let tasks: Vec<Task<'_>> = listed
             .iter()
-            .flat_map(|(topic, settings)| (0..settings.partitions).map(move |n| (topic, n, settings)))
-            .map(|(topic, number, settings)| Task { topic, number, settings })
+            .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
+            .map(|(topic, number, made)| Task { topic, number, made })
             .collect();
         let opened = self.recover_all(&tasks, &last, read_only.is_some(), progress);
         let mut opened = opened.into_iter();
         let mut topics = BTreeMap::new();
-        for (name, settings) in &listed {
+        for (name, Made { settings, .. }) in &listed {
             let (partitions, reports): (Vec<_>, Vec<_>) =
                 opened.by_ref().take(settings.partitions as usize).unzip();
             report.partitions.extend(reports);
@@ -141,9 +148,17 @@ impl<D: Disk> Opening<'_, D> {
         }
         // Only now: until every partition is recovered, what is known of the last run must stay known.
         if read_only.is_none()
-            && let Err(e) = session::write_running(disk, self.data, self.settings.durability)
+            && let Err(unnoted) = session::write_running(disk, self.data, self.settings.durability)
         {
-            report.notes.push(format!("the start could not be noted: {e}"));
+            match unnoted {
+                Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),
+                Unnoted::Stale(e) => {
+                    let reason = format!("the note of the last run cannot be replaced: {e}");
+                    let partitions = topics.values().flat_map(Topic::partitions);
+                    partitions.for_each(|partition| partition.fence(&reason));
+                    read_only = Some(reason);
+                }
+            }
         }
         Ok(Opened { topics, report, read_only })
     }
@@ -168,9 +183,15 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
                 match self.topic_settings(&path) {
-                    Ok(Some((settings, lost))) => {
-                        report.notes.extend(lost.map(|lost| format!("{}: {lost}", entry.name)));
-                        listed.insert(entry.name, settings);
+                    Ok(Some(made)) => {
+                        if made.lost {
+                            report.notes.push(format!(
+                                "{}: the file with what it was made with is missing or damaged: {} partitions were \
+                                 counted, and since nobody knows how long it was to be kept, nothing of it is deleted",
+                                entry.name, made.settings.partitions
+                            ));
+                        }
+                        listed.insert(entry.name, made);
                     }
                     Err(e) => report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name)),
                     Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
@@ -184,24 +205,20 @@ impl<D: Disk> Opening<'_, D> {
 
     /// What a topic was made with. Where its file is lost, the partitions are counted, and what else was lost with it is
     /// said; `None`: there are none either.
-    fn topic_settings(&self, dir: &Path) -> io::Result<Option<(TopicSettings, Option<String>)>> {
+    fn topic_settings(&self, dir: &Path) -> io::Result<Option<Made>> {
         let disk = &self.world.disk;
         let entries = match disk.list(dir) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
             entries => entries?,
         };
         if let Some(settings) = topic::read_settings(disk, dir)? {
-            return Ok(Some((settings, None)));
+            return Ok(Some(Made { settings, lost: false }));
         }
-        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| e.name.parse::<u32>().ok());
+        // `007` and `+7` are not names that we give.
+        let number = |name: &str| name.parse::<u32>().ok().filter(|n| n.to_string() == name);
+        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| number(&e.name));
         let count = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map(|n| n + 1);
-        let lost = |count| {
-            format!(
-                "the file with what it was made with is missing or damaged: {count} partitions were counted, and the \
-                 broker's retention counts; its own, if it had one, is lost"
-            )
-        };
-        Ok(count.map(|count| (TopicSettings::with_partitions(count), Some(lost(count)))))
+        Ok(count.map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }))
     }
 
     fn recover_all(
@@ -216,7 +233,7 @@ impl<D: Disk> Opening<'_, D> {
         let jobs = tasks.iter().zip(&slots).map(|(task, slot)| -> Job<'_> {
             let done = &done;
             Box::new(move || {
-                let opened = self.partition(task.topic, task.number, task.settings, Some((last, read_only)));
+                let opened = self.partition(task.topic, task.number, task.made, Some((last, read_only)));
                 let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                 progress(count, tasks.len(), &opened.1);
                 *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(opened);
@@ -233,7 +250,7 @@ impl<D: Disk> Opening<'_, D> {
         &self,
         topic: &str,
         number: u32,
-        settings: &TopicSettings,
+        made: &Made,
         last: Option<(&LastRun, bool)>,
     ) -> Served<D> {
         let config = Config {
@@ -247,8 +264,12 @@ impl<D: Disk> Opening<'_, D> {
             segment_bytes: self.settings.segment_bytes,
             max_unsynced_bytes: self.settings.max_unsynced_bytes,
             index_interval: self.settings.index_interval,
-            retention_bytes: settings.retention_bytes.or(self.settings.retention_bytes),
-            retention_age: settings.retention_age.or(self.settings.retention_age),
+            retention_bytes: made
+                .settings
+                .retention_bytes
+                .or(self.settings.retention_bytes)
+                .filter(|_| !made.lost),
+            retention_age: made.settings.retention_age.or(self.settings.retention_age).filter(|_| !made.lost),
         };
         let stopped_at = last.and_then(|(last, _)| last.stopped_at(&config.name));
         let evidence = match last {

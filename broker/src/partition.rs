@@ -30,7 +30,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::recovery::Recovered;
+use crate::recovery::{self, Recovered};
 use crate::segment::{self, Active, AppendFailed, Read, Sealed, TimeLookup, View};
 use crate::session::Closed;
 use crate::settings::Durability;
@@ -203,10 +203,13 @@ impl<D: Disk> Partition<D> {
         let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
         match failed {
             AppendFailed::Undone(source) => Error::Storage { path, source: source.into() },
-            AppendFailed::Stuck { write, cut } => {
+            AppendFailed::Stuck { write, cut, sync_failed } => {
                 let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");
                 state.fence(reason.clone());
                 drop(state);
+                if sync_failed {
+                    recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base);
+                }
                 self.wake_all();
                 Error::OutcomeUnknown { partition: self.name().into(), reason }
             }
@@ -381,21 +384,30 @@ impl<D: Disk> Partition<D> {
     pub fn first_at_or_after(&self, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, Error> {
         let late_enough =
             |latest: Option<(Timestamp, Offset)>| latest.is_some_and(|(latest, _)| latest >= at);
-        let candidates: Vec<io::Result<View<D::File>>> = {
+        let bases: Vec<Offset> = {
             let state = self.lock();
             state.range(&self.0.config)?;
             // Of a segment that could not be read nobody knows how late its records are: they are not passed over.
             let unknown = |s: &Sealed| s.latest.is_none() && s.bytes > 0;
             let sealed = state.sealed.iter().filter(|s| late_enough(s.latest) || unknown(s)).map(|s| s.base);
             let active = state.active.iter().filter(|a| late_enough(a.meter.latest)).map(|a| a.base);
-            sealed.chain(active).map(|base| self.view(&state, base)).collect()
+            sealed.chain(active).collect()
         };
-        for view in candidates {
+        for base in bases {
+            // One at a time: a partition may have more segments than a process may have files open.
+            let view = {
+                let state = self.lock();
+                self.view(&state, base)
+            };
             let view = match view {
+                // Retention was faster.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 view => view.map_err(|e| self.unreadable(Offset::ZERO, e))?,
             };
-            let base = view.base;
+            // And so it was where the segment that is there now is a later one.
+            if view.base != base {
+                continue;
+            }
             match view.first_at_or_after(at).map_err(|e| self.unreadable(base, e))? {
                 TimeLookup::Found(offset, timestamp) => return Ok(Some((offset, timestamp))),
                 TimeLookup::Damaged(offset, position) => {
@@ -418,13 +430,7 @@ impl<D: Disk> Partition<D> {
             self.look_after(state);
         }
         self.wake_all();
-        loop {
-            let settled = self.0.settled.notified();
-            if !self.lock().busy {
-                break;
-            }
-            settled.await;
-        }
+        self.idle().await;
         self.closed().await
     }
 
@@ -445,6 +451,12 @@ impl<D: Disk> Partition<D> {
         synced.then_some(closed)
     }
 
+    /// Takes no writes until it is opened anew, for a reason that is told to whoever tries.
+    pub(crate) fn fence(&self, reason: &str) {
+        self.lock().fence(reason.into());
+        self.wake_all();
+    }
+
     /// Takes no writes any more, for a reason that is told to whoever tries.
     pub(crate) fn retire(&self, reason: &str) {
         {
@@ -455,11 +467,15 @@ impl<D: Disk> Partition<D> {
         self.wake_all();
     }
 
-    /// Waits until no background task is under way.
+    /// Waits until nothing is under way in the background.
     pub async fn idle(&self) {
         loop {
             let settled = self.0.settled.notified();
-            if !self.lock().busy {
+            let is_idle = {
+                let state = self.lock();
+                !state.busy && !state.removing
+            };
+            if is_idle {
                 return;
             }
             settled.await;

@@ -313,7 +313,7 @@ impl<D: Disk> Recovery<'_, D> {
     fn make_durable(&mut self, base: Offset, log: &D::File, bytes: u64) -> io::Result<()> {
         let gave_promise = match self.told.evidence {
             Evidence::Clean(_) | Evidence::PowerLossUnsynced => false,
-            Evidence::ProcessCrash { was_always } => *was_always,
+            Evidence::ProcessCrash { promised } => *promised,
             Evidence::Unknown => true,
         };
         let always = self.told.durability == Durability::Always;

@@ -6,7 +6,12 @@
 //! A segment's age is counted from its latest record. Two guards keep a wrong clock from doing harm: a segment goes only
 //! when two looks in a row find it too old, so that one jump of the clock deletes nothing at once; and a latest record
 //! that lies in the future counts from when this process first saw the segment, so that it does not stay for ever.
+//!
+//! A partition whose directory could not be synced after a removal is fenced, and no more of it goes: the removal of a later
+//! segment could become durable before this one's, and a power loss would leave a gap.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,18 +23,16 @@ use crate::partition::{Partition, off_thread};
 use crate::segment::Sealed;
 use crate::units::{Offset, Timestamp};
 
-/// Segments that the last look found too old, by partition; the next look may delete them.
-pub(crate) type Suspects = std::collections::BTreeMap<String, Offset>;
-
-/// Looks at one partition and deletes what may go. `suspects` is kept between looks.
-pub(crate) async fn look<D: Disk>(partition: &Partition<D>, suspects: &mut Suspects) -> Result<(), Error> {
+/// Looks at one partition and deletes what may go.
+pub(crate) async fn look<D: Disk>(partition: &Partition<D>) -> Result<(), Error> {
     let config = partition.config();
     let now = config.clock.now();
     if config.retention_age.is_some_and(|age| active_is_old(partition, now, age)) {
-        // What it holds can go only when it is no longer the active one.
-        partition.roll().await?;
+        // What it holds can go only when it is no longer the active one. Where no new one can be made, on a full disk for
+        // one, the sealed ones go all the same: that makes room.
+        let _ = partition.roll().await;
     }
-    let (by_size, by_age) = {
+    let upto = {
         let mut state = partition.lock();
         let moment = Instant::now();
         for i in 0..state.sealed.len() {
@@ -44,11 +47,11 @@ pub(crate) async fn look<D: Disk>(partition: &Partition<D>, suspects: &mut Suspe
         let by_age =
             config.retention_age.map_or(0, |keep| sealed.iter().take_while(|s| age_of(s) > keep).count());
         let end_of = |n: usize| n.checked_sub(1).map_or(state.start, |i| sealed[i].end);
-        (end_of(by_size), end_of(by_age))
+        let (by_size, by_age) = (end_of(by_size), end_of(by_age));
+        let confirmed = std::mem::replace(&mut state.too_old, by_age).min(by_age);
+        by_size.max(confirmed)
     };
-    let confirmed =
-        suspects.insert(config.name.clone(), by_age).map_or(Offset::ZERO, |before| before.min(by_age));
-    delete_before(partition, by_size.max(confirmed)).await
+    delete_before(partition, upto).await
 }
 
 /// How many segments from the front have to go for the rest to be at most `keep` bytes.
@@ -72,38 +75,57 @@ fn age(sealed: &Sealed, now: Timestamp, seen_for: Duration) -> Duration {
 }
 
 fn active_is_old<D: Disk>(partition: &Partition<D>, now: Timestamp, keep: Duration) -> bool {
-    let state = partition.lock();
-    let latest = state.active.as_ref().and_then(|a| a.meter.latest);
-    latest.is_some_and(|(latest, _)| Duration::from_millis(now.millis_since(latest)) > keep)
+    let mut state = partition.lock();
+    let Some(active) = &state.active else { return false };
+    let (end, sealed) = (active.end, active.as_sealed());
+    // Where its latest record lies in the future, it counts since when nothing more came.
+    let idle_since = match state.idle {
+        Some((at, since)) if at == end => since,
+        _ => state.idle.insert((end, Instant::now())).1,
+    };
+    sealed.latest.is_some() && age(&sealed, now, idle_since.elapsed()) > keep
 }
 
 /// Deletes the segments that end at or before `offset`, the oldest first.
 async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) -> Result<(), Error> {
-    loop {
+    while let Some(oldest) = partition.begin_removal(offset) {
         let config = partition.config();
-        let oldest = partition.lock().sealed.first().copied();
-        let Some(sealed) = oldest.filter(|s| s.end <= offset) else { return Ok(()) };
-        let path = files::segment_path(&config.dir, sealed.base, Kind::Log);
         let (disk, dir) = (config.disk.clone(), config.dir.clone());
-        let deleted = off_thread(&*config.work, move || {
-            // The log first: an index without a log is a leftover, a log without an index would be served again.
-            disk.remove_file(&files::segment_path(&dir, sealed.base, Kind::Log))?;
-            disk::sync_dir(&disk, &dir)?;
-            for kind in [Kind::Index, Kind::TimeIndex] {
-                files::remove_if_there(&disk, &files::segment_path(&dir, sealed.base, kind))?;
-            }
-            Ok(())
-        })
-        .await;
-        deleted.map_err(|e: std::io::Error| Error::Storage { path, source: e.into() })?;
-        let mut state = partition.lock();
-        if state.sealed.first().is_some_and(|s| s.base == sealed.base) {
-            state.sealed.remove(0);
+        let removed = off_thread(&*config.work, move || remove(&disk, &dir, oldest.base)).await;
+        let path = files::segment_path(&config.dir, oldest.base, Kind::Log);
+        partition.end_removal(oldest, &removed);
+        if let Removed::Not(e) | Removed::InDoubt(e) = removed {
+            return Err(Error::Storage { path, source: e.into() });
         }
-        state.seen.remove(&sealed.base);
-        state.start = sealed.end;
         config.stats.segments_deleted.add(1);
     }
+    Ok(())
+}
+
+/// What became of an attempt to remove a segment.
+#[derive(Debug)]
+pub(crate) enum Removed {
+    /// It is gone, durably.
+    Gone,
+    /// It is there, whole.
+    Not(io::Error),
+    /// Its log is gone, and may come back with a power loss.
+    InDoubt(io::Error),
+}
+
+/// The log first: an index without a log is a leftover, a log without an index would be served again.
+fn remove<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Removed {
+    if let Err(e) = files::remove_if_there(disk, &files::segment_path(dir, base, Kind::Log)) {
+        return Removed::Not(e);
+    }
+    if let Err(e) = disk::sync_dir(disk, dir) {
+        return Removed::InDoubt(e);
+    }
+    for kind in [Kind::Index, Kind::TimeIndex] {
+        // What stays of them belongs to nothing, and goes at the next start.
+        let _ = files::remove_if_there(disk, &files::segment_path(dir, base, kind));
+    }
+    Removed::Gone
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ pub enum AppendFailed {
         write: io::Error,
         /// Why the cut failed.
         cut: io::Error,
+        /// Whether it was its sync that failed: the page cache may then call clean what is not on the disk.
+        sync_failed: bool,
     },
 }
 
@@ -92,9 +94,12 @@ impl<F: DiskFile> Active<F> {
         if self.log.len().is_ok_and(|len| len == self.position.get()) {
             return AppendFailed::Undone(write);
         }
-        match disk::set_len(&*self.log, self.position.get()).and_then(|()| disk::sync_file(&*self.log)) {
+        if let Err(cut) = disk::set_len(&*self.log, self.position.get()) {
+            return AppendFailed::Stuck { write, cut, sync_failed: false };
+        }
+        match disk::sync_file(&*self.log) {
             Ok(()) => AppendFailed::Undone(write),
-            Err(cut) => AppendFailed::Stuck { write, cut },
+            Err(cut) => AppendFailed::Stuck { write, cut, sync_failed: true },
         }
     }
 

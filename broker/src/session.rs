@@ -34,8 +34,8 @@ pub enum Evidence {
     Clean(Closed),
     /// Everything written is there as far as a crash is concerned: the process died, the machine did not.
     ProcessCrash {
-        /// Whether it ran under `always`.
-        was_always: bool,
+        /// Whether it ran under `always` or `interval`: what it acknowledged was to be synced, whatever mode comes next.
+        promised: bool,
     },
     /// The machine went down under `os` or `interval`: unsynced sectors may be missing in any order.
     PowerLossUnsynced,
@@ -55,6 +55,18 @@ pub struct Closed {
 /// All partitions at a clean stop, by `topic/number`.
 pub type CleanStop = BTreeMap<String, Closed>;
 
+/// The durability that a run had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    Os,
+    Interval,
+    Always,
+}
+
+impl Ran {
+    const ALL: [(Ran, &str); 3] = [(Ran::Os, "os"), (Ran::Interval, "interval"), (Ran::Always, "always")];
+}
+
 /// What the last run left.
 #[derive(Clone, Debug, Default)]
 pub struct LastRun {
@@ -64,7 +76,7 @@ pub struct LastRun {
     pub clean_file: bool,
     /// What the last clean stop before it recorded.
     was_clean: Option<CleanStop>,
-    running: Option<(String, bool)>,
+    running: Option<(String, Ran)>,
 }
 
 impl LastRun {
@@ -99,10 +111,10 @@ impl LastRun {
             return closed.map_or(Evidence::Unknown, |c| Evidence::Clean(c.clone()));
         }
         match (&self.running, disk.boot_id()) {
-            (Some((boot, always)), Some(now)) if *boot == now => {
-                Evidence::ProcessCrash { was_always: *always }
+            (Some((boot, ran)), Some(now)) if *boot == now => {
+                Evidence::ProcessCrash { promised: *ran != Ran::Os }
             }
-            (Some((_, false)), Some(_)) => Evidence::PowerLossUnsynced,
+            (Some((_, Ran::Os | Ran::Interval)), Some(_)) => Evidence::PowerLossUnsynced,
             _ => Evidence::Unknown,
         }
     }
@@ -111,7 +123,11 @@ impl LastRun {
 /// Durably takes the clean stop back, before anything changes. It is kept under another name: what it says was synced
 /// stays synced.
 pub fn revoke_clean<D: Disk>(disk: &D, data: &Path) -> io::Result<()> {
-    disk.rename(&data.join(CLEAN), &data.join(WAS_CLEAN))?;
+    match disk.rename(&data.join(CLEAN), &data.join(WAS_CLEAN)) {
+        // Without room for a name, to forget it is possible still.
+        Err(e) if disk::is_full(&e) => disk.remove_file(&data.join(CLEAN))?,
+        renamed => renamed?,
+    }
     disk::sync_dir(disk, data)
 }
 
@@ -133,20 +149,31 @@ pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<(
     Ok(())
 }
 
-/// Durably says that a run has begun. Where that cannot be written, at least nothing wrong is left to be read.
-pub fn write_running<D: Disk>(disk: &D, data: &Path, durability: Durability) -> io::Result<()> {
-    let Some(boot) = disk.boot_id() else { return files::remove_if_there(disk, &data.join(RUNNING)) };
-    let durability = match durability {
-        Durability::Os => "os",
-        Durability::Interval(_) => "interval",
-        Durability::Always => "always",
+/// Why it is not written down that a run has begun.
+#[derive(Debug)]
+pub enum Unnoted {
+    /// Nothing is written down: the next recovery assumes less.
+    Nothing(io::Error),
+    /// What is written down is about an earlier run, and would mislead the next recovery about what this one acknowledges.
+    Stale(io::Error),
+}
+
+/// Durably says that a run has begun. Where that cannot be written, at least nothing wrong should be left to be read.
+pub fn write_running<D: Disk>(disk: &D, data: &Path, durability: Durability) -> Result<(), Unnoted> {
+    let path = data.join(RUNNING);
+    let forget = || files::remove_if_there(disk, &path).and_then(|()| disk::sync_dir(disk, data));
+    let Some(boot) = disk.boot_id() else { return forget().map_err(Unnoted::Stale) };
+    let ran = match durability {
+        Durability::Os => Ran::Os,
+        Durability::Interval(_) => Ran::Interval,
+        Durability::Always => Ran::Always,
     };
+    let (_, durability) = Ran::ALL[ran as usize];
     let text = files::checked_text(&format!("boot {boot}\ndurability {durability}\n"));
-    let written = files::replace(disk, &data.join(RUNNING), text.as_bytes());
-    if written.is_err() {
-        files::remove_if_there(disk, &data.join(RUNNING))?;
-    }
-    written
+    files::replace(disk, &path, text.as_bytes()).map_err(|e| match forget() {
+        Ok(()) => Unnoted::Nothing(e),
+        Err(_) => Unnoted::Stale(e),
+    })
 }
 
 /// Durably says that everything is closed and synced.
@@ -154,10 +181,12 @@ pub fn write_clean<D: Disk>(disk: &D, data: &Path, stop: &CleanStop) -> io::Resu
     files::replace(disk, &data.join(CLEAN), print_clean(stop).as_bytes())
 }
 
-fn parse_running(lines: &str) -> Option<(String, bool)> {
+fn parse_running(lines: &str) -> Option<(String, Ran)> {
     let (boot, durability) = lines.split_once('\n')?;
     let boot = boot.strip_prefix("boot ")?.to_owned();
-    Some((boot, durability.strip_prefix("durability ")?.trim_end() == "always"))
+    let durability = durability.strip_prefix("durability ")?.trim_end();
+    let (ran, _) = Ran::ALL.into_iter().find(|(_, name)| *name == durability)?;
+    Some((boot, ran))
 }
 
 fn print_clean(stop: &CleanStop) -> String {

@@ -16,7 +16,8 @@ use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::recovery;
-use crate::segment::{self, Active};
+use crate::retention::Removed;
+use crate::segment::{self, Active, Sealed};
 use crate::session::{self, SyncedTo};
 use crate::settings::Durability;
 use crate::units::Offset;
@@ -128,6 +129,31 @@ impl<D: Disk> Partition<D> {
         state.fence(format!("a sync of its log failed: {error}"));
         drop(state);
         recovery::mark_unsynced(&config.disk, &config.dir, base);
+    }
+
+    /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition is closing:
+    /// what has its names then may be another topic's.
+    pub(crate) fn begin_removal(&self, offset: Offset) -> Option<Sealed> {
+        let mut state = self.lock();
+        let oldest = state.sealed.first().copied().filter(|s| s.end <= offset)?;
+        state.removing = state.fenced.is_none() && !state.closing;
+        state.removing.then_some(oldest)
+    }
+
+    /// What became of it.
+    pub(crate) fn end_removal(&self, oldest: Sealed, removed: &Removed) {
+        let mut state = self.lock();
+        state.removing = false;
+        if !matches!(removed, Removed::Not(_)) {
+            state.sealed.retain(|s| s.base != oldest.base);
+            state.seen.remove(&oldest.base);
+            state.start = oldest.end;
+        }
+        if let Removed::InDoubt(e) = removed {
+            state.fence(format!("a sync of its directory failed: {e}"));
+        }
+        drop(state);
+        self.wake_all();
     }
 
     /// Seals the active segment and makes the next one. On failure the old one stays, and the next append tries again.

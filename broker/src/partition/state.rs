@@ -47,6 +47,12 @@ pub(crate) struct State<D: Disk> {
     pub(super) indexes_in_order: bool,
     /// For retention: when each sealed segment was first seen by this process, by base offset.
     pub(crate) seen: BTreeMap<Offset, Instant>,
+    /// For retention: up to where the last look found segments too old; the next look may delete them.
+    pub(crate) too_old: Offset,
+    /// For retention: where the log ended at a look, and when it was first seen to end there.
+    pub(crate) idle: Option<(Offset, Instant)>,
+    /// Whether retention is removing a segment's files.
+    pub(super) removing: bool,
 }
 
 /// Whether the active segment is to be followed by another.
@@ -80,6 +86,9 @@ impl<D: Disk> State<D> {
             read_to: None,
             indexes_in_order,
             seen: BTreeMap::new(),
+            too_old: Offset::ZERO,
+            idle: None,
+            removing: false,
         }
     }
 
@@ -153,7 +162,7 @@ impl<D: Disk> State<D> {
 
     /// What a clean stop records; `None` where the index files are not what they should be.
     pub(super) fn closed(&self, config: &Config<D>) -> Option<Closed> {
-        let segments: Vec<Sealed> =
+        let mut segments: Vec<Sealed> =
             self.sealed.iter().copied().chain(self.active.as_ref().map(Active::as_sealed)).collect();
         let complete = |sealed: &Sealed, kind| {
             let file = config.disk.open(&files::segment_path(&config.dir, sealed.base, kind), Open::Read);
@@ -161,6 +170,11 @@ impl<D: Disk> State<D> {
             len == Some(sealed.entries * ENTRY_BYTES as u64)
         };
         let in_order = segments.iter().all(|s| complete(s, Kind::Index) && complete(s, Kind::TimeIndex));
+        if self.active.is_none() {
+            // The one that the next append makes: none of those before it is to be written on.
+            let (base, end) = (self.end, self.end);
+            segments.push(Sealed { base, end, bytes: 0, latest: None, entries: 0 });
+        }
         in_order.then_some(Closed { index_interval: config.index_interval, segments })
     }
 }

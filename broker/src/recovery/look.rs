@@ -8,7 +8,7 @@ use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
 use crate::index::{self, ENTRY_BYTES, Entry};
 use crate::report::Damage;
-use crate::scan::{Hole, Meter, Scan, Tail};
+use crate::scan::{Hole, Meter, Scan, Tail, Window};
 use crate::segment::Sealed;
 use crate::session::{self, Closed, Evidence, SyncedTo};
 use crate::units::{Offset, Position, Timestamp};
@@ -51,7 +51,10 @@ impl<D: Disk> Recovery<'_, D> {
         let Evidence::Clean(Closed { index_interval, segments }) = self.told.evidence else { return None };
         let sealed = *segments.iter().find(|s| s.base == base)?;
         let same_interval = next.is_some() || *index_interval == self.told.index_interval;
-        let fits = sealed.bytes == len && next.is_none_or(|next| next == sealed.end) && same_interval;
+        // A last segment was written on only where the stop found it so: it may as well have been the last whole one before
+        // damage.
+        let follows = next.map_or(segments.last() == Some(&sealed), |next| next == sealed.end);
+        let fits = sealed.bytes == len && follows && same_interval;
         let unsynced = found.unsynced.contains(&base);
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
@@ -70,6 +73,9 @@ impl<D: Disk> Recovery<'_, D> {
         let mut meter = Meter::new(u64::MAX);
         let (from, expected) = match (index.last(), times.last()) {
             (Some(place), Some(time)) => {
+                if !is_time_of(log, len, base, &index, *time)? {
+                    return Ok(None);
+                }
                 let holder = Offset::new(time.value);
                 meter.latest = Some((Timestamp::from_millis(time.key), holder));
                 (Position::new(place.value), Offset::new(place.key))
@@ -229,11 +235,18 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         let mut n = found.asides;
-        while files::read_small(self.disk, &path(n), 0)?.is_some() {
+        while self.is_there(&path(n))? {
             n += 1;
         }
         files::replace(self.disk, &path(n), bytes)?;
         Ok(path(n))
+    }
+
+    fn is_there(&self, path: &Path) -> io::Result<bool> {
+        match self.disk.open(path, Open::Read) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            opened => opened.map(|_| true),
+        }
     }
 
     fn name_holes(&mut self, path: &Path, scan: &Scan) {
@@ -295,6 +308,30 @@ impl<D: Disk> Recovery<'_, D> {
 
 fn scan_meter(scan: &Scan, base: Offset, told: &Instructions<'_>) -> Meter {
     Meter::after(scan.end.since(base), told.index_interval, scan.latest)
+}
+
+/// Whether the record that a time entry names has that time: what retention and lookups go by must be the log's.
+fn is_time_of<F: DiskFile>(
+    log: &F,
+    len: u64,
+    base: Offset,
+    index: &[Entry],
+    time: Entry,
+) -> io::Result<bool> {
+    let before = index.partition_point(|e| e.key <= time.value).checked_sub(1).map(|i| index[i]);
+    let (mut at, mut offset) = before.map_or((0, base.get()), |e| (e.value, e.key));
+    let mut window = Window::small(log, len);
+    while let Ok(found) = window.record(at)? {
+        if found.offset.get() != offset {
+            break;
+        }
+        if offset == time.value {
+            return Ok(found.timestamp.get() == time.key);
+        }
+        at += found.len() as u64;
+        offset += 1;
+    }
+    Ok(false)
 }
 
 /// The interval that an index was written with, as far as its entries show.
