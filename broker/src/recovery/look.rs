@@ -124,8 +124,10 @@ impl<D: Disk> Recovery<'_, D> {
         found: &Found,
     ) -> io::Result<Looked> {
         let hole = scan.holes.iter().find(|hole| self.was_never_synced(base, next, hole.position)).copied();
-        if let Some(hole) = hole {
-            scan = self.keep_prefix(log, base, len, hole, found);
+        if let Some(hole) = hole
+            && let Some(prefix) = self.keep_prefix(log, base, len, hole, found)
+        {
+            scan = prefix;
         }
         self.name_holes(path, &scan);
         let entries = scan.index.len() as u64;
@@ -197,8 +199,16 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
-    /// is a prefix, and then cut off by the caller like any torn tail.
-    fn keep_prefix(&mut self, log: &D::File, base: Offset, len: u64, hole: Hole, found: &Found) -> Scan {
+    /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage: a later start,
+    /// which can no longer tell it from that, must not bring back what this one has called gone.
+    fn keep_prefix(
+        &mut self,
+        log: &D::File,
+        base: Offset,
+        len: u64,
+        hole: Hole,
+        found: &Found,
+    ) -> Option<Scan> {
         if !self.told.read_only {
             match self.set_aside_from(log, base, len, hole.position, found) {
                 Ok((aside, bytes)) => {
@@ -206,10 +216,13 @@ impl<D: Disk> Recovery<'_, D> {
                     self.report.set_aside += bytes;
                     self.cut(base, hole.position, len);
                 }
-                Err(e) => self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}")),
+                Err(e) => {
+                    self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}"));
+                    return None;
+                }
             }
         }
-        Scan::run(log, hole.position.get(), base, self.told.index_interval)
+        Some(Scan::run(log, hole.position.get(), base, self.told.index_interval))
     }
 
     fn set_aside_from(
