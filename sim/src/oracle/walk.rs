@@ -443,7 +443,11 @@ impl Walk {
     fn crash(&mut self, kind: CrashKind, now: Millis) {
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {
-            CrashKind::Stop => !self.trouble,
+            // An index that a full disk kept from being written may be missing; a start mends it.
+            CrashKind::Stop => {
+                let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
+                !self.trouble && !all.any(|known| known.index_behind)
+            }
             CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
         };
         match kind {
