@@ -2,9 +2,11 @@
 //! `cargo test -p sim --test scenarios -- recovery::torn_tail`.
 //!
 //! A test executes its scenario with all its seeds, asks the oracle, and compares what came of each step with the snapshot
-//! beside this file. Where the scenario says `explore`, the test also visits its crash points. A scenario without a snapshot fails, and so does a snapshot without a scenario. After a change,
-//! `cargo insta review` shows what became different, and accepts it.
+//! beside this file. Where the scenario says `explore`, the test also visits its crash points. A scenario without a
+//! snapshot fails, and so does a snapshot without a scenario. After a change, `cargo insta review` shows what became
+//! different, and accepts it.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +21,18 @@ use walkdir::WalkDir;
 /// How many events before a failure are shown.
 const EVENTS: usize = 25;
 
+thread_local! {
+    /// Whether this thread compares with a snapshot.
+    static COMPARING: Cell<bool> = const { Cell::new(false) };
+}
+
 fn main() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !COMPARING.get() {
+            before(info);
+        }
+    }));
     let args = Arguments::from_args();
     let files = suite::find(&top().join("scenarios"));
     let mut trials = vec![orphans(&files)];
@@ -61,12 +74,22 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     if scenario.explore {
         crash_points(file, &scenario)?;
     }
-    if !file.is_generator() {
-        let text = ran.snapshot(&scenario);
-        let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
-        compare(file, &text);
+    if file.is_generator() {
+        return Ok(());
     }
-    Ok(())
+    let text = ran.snapshot(&scenario);
+    let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
+    // It has printed the difference; the panic that it ends with tells a writer of scenarios nothing.
+    COMPARING.set(true);
+    let compared = std::panic::catch_unwind(|| compare(file, &text));
+    COMPARING.set(false);
+    compared.map_err(|_| {
+        let name = &file.name;
+        Failed::from(format!(
+            "it prints something else than its snapshot says (the difference is shown above)\n\
+             if the new output is right: INSTA_UPDATE=always cargo test -p sim --test scenarios -- {name}"
+        ))
+    })
 }
 
 /// Visits the crash points of a scenario that asks for it, at a size for every day; `sim explore` and the soak visit more.

@@ -14,7 +14,7 @@ pub struct List {
     /// Scenario files or directories of them
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
-    /// Only those whose name or first comment holds this text, in capitals or not
+    /// Only those whose name, title or first comment holds each of these words, in capitals or not
     #[arg(long, short)]
     filter: Option<String>,
     /// Show the first comment of each, too
@@ -27,16 +27,18 @@ impl List {
     pub fn run(&self) -> ExitCode {
         let files: Vec<ScenarioFile> = self.paths.iter().flat_map(|path| suite::find(path)).collect();
         let mut code = ExitCode::SUCCESS;
-        let filter = self.filter.as_ref().map(|text| text.to_lowercase());
+        let filter = self.filter.as_deref().unwrap_or_default().to_lowercase();
+        let mut listed = 0;
         let mut out = std::io::stdout().lock();
         for file in files {
             match super::load(&file.path) {
                 Ok(scenario) => {
                     let about = scenario.about.join(" ");
-                    let text = format!("{} {about}", file.name).to_lowercase();
-                    if !filter.as_ref().is_none_or(|wanted| text.contains(wanted)) {
+                    let text = format!("{} {} {about}", file.name, scenario.title).to_lowercase();
+                    if !filter.split_whitespace().all(|wanted| text.contains(wanted)) {
                         continue;
                     }
+                    listed += 1;
                     let seeds = match scenario.seeds.end - scenario.seeds.start {
                         1 => String::new(),
                         n => format!(" ({n} seeds)"),
@@ -52,6 +54,9 @@ impl List {
                 }
                 Err(failed) => code = failed,
             }
+        }
+        if listed == 0 {
+            eprintln!("no scenario here");
         }
         code
     }

@@ -94,6 +94,11 @@ impl Run {
         if self.verbose {
             let shown = ran.failed.as_ref().unwrap_or(&ran.first);
             text += &format!("\n\n{}", snapshot::render(shown));
+            if scenario.seeds.end - scenario.seeds.start > 1 {
+                let (seed, seeds) = (shown.seed(), scenario.seeds);
+                text +=
+                    &format!("this is seed {seed} of {}..{}; another: --seed N\n", seeds.start, seeds.end);
+            }
         }
         text
     }

@@ -162,6 +162,9 @@ impl Actor {
 
     async fn start(&mut self, id: u32, start: &Start) {
         if matches!(self.stage.host.state(), State::Up | State::Starting) {
+            if start.expect != StartExpect::Any {
+                self.unmet(id, "a broker that is down", "it runs already; `restart` stops it first");
+            }
             return self.say(id, "it runs already");
         }
         let settings = self.stage.host.settings.borrow().with(&start.settings);
@@ -249,7 +252,10 @@ impl Actor {
         };
         let known = |host: &String| host == crate::world::BROKER || self.stage.clients.contains(host);
         if let Some(stranger) = [&link.a, &link.b].into_iter().find(|host| !known(host)) {
-            return self.impossible(node.id, format!("there is no host {stranger:?}"));
+            let known = self.stage.clients.join(", ");
+            let broker = crate::world::BROKER;
+            return self
+                .impossible(node.id, format!("there is no host {stranger:?}; there are {broker}, {known}"));
         }
         self.stage.sever();
         let (a, b) = (link.a.clone(), link.b.clone());

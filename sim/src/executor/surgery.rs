@@ -44,6 +44,13 @@ fn cut(stage: &Stage, image: &Image, surgery: &Surgery, round: u64) -> Result<(S
         Surgery::Corrupt { file, at, xor, bytes } => {
             let (file, found) = existing(image, file)?;
             let Some(at) = place(*at, found.len())? else { return Ok((file, "nothing there".into())) };
+            let (end, len) = (at.saturating_add(*bytes), found.len() as u64);
+            if end > len {
+                return Err(format!(
+                    "{file} has {len} bytes: there is no byte {}",
+                    end.saturating_sub(1).max(len)
+                ));
+            }
             for byte in at..at.saturating_add(*bytes) {
                 disk.corrupt(path(&file), byte, *xor).map_err(|e| failed(&file, e))?;
             }

@@ -199,16 +199,20 @@ fn request() -> impl Strategy<Value = Step> {
 fn produce() -> impl Strategy<Value = Produce> {
     let what = (name(), of(any::<u32>()), of(content()), content());
     let how = (1..999u32, 1..99u32, expect(), of(any::<u32>()), of(any::<u64>()));
-    (what, how).prop_map(|((topic, partition, key, value), how)| Produce {
-        topic,
-        partition,
-        key,
-        value,
-        count: how.0,
-        batch: how.1,
-        expect: how.2,
-        expect_partition: how.3,
-        expect_offset: how.4,
+    (what, how).prop_map(|((topic, partition, key, value), how)| {
+        // Only what is acknowledged has a place.
+        let placed = matches!(how.2, Expect::Ok | Expect::Any);
+        Produce {
+            topic,
+            partition,
+            key,
+            value,
+            count: how.0,
+            batch: how.1,
+            expect: how.2,
+            expect_partition: how.3.filter(|_| placed),
+            expect_offset: how.4.filter(|_| placed),
+        }
     })
 }
 
@@ -318,12 +322,11 @@ fn life() -> impl Strategy<Value = Step> {
     let expect = select(vec![StartExpect::Ok, StartExpect::Refused, StartExpect::Crashed, StartExpect::Any]);
     let found = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()));
     let start = (broker(), expect.clone(), found)
-        .prop_map(|(settings, expect, found)| Start {
-            settings,
-            expect,
-            expect_cut: found.0,
-            expect_records: found.1,
-            expect_damage: found.2,
+        .prop_map(|(settings, expect, found)| {
+            let serves = matches!(expect, StartExpect::Ok | StartExpect::Any);
+            let [expect_cut, expect_records, expect_damage] =
+                [found.0, found.1, found.2].map(|n| n.filter(|_| serves));
+            Start { settings, expect, expect_cut, expect_records, expect_damage }
         })
         .boxed();
     prop_oneof![

@@ -139,6 +139,11 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
     for (i, entry) in node.entries().iter().enumerate() {
         match (entry.name(), entry.value()) {
             (None, KdlValue::String(text)) if i == 0 => text.clone_into(&mut draw.word),
+            (None, KdlValue::String(text)) if text.contains('|') => {
+                let message = format!("`{keyword}` cannot choose what has no name");
+                wrong(entry.span(), message, "only properties, `name=\"a | b\"`, can vary");
+                return;
+            }
             (None, KdlValue::String(text)) => draw.args.push(text.clone()),
             (None, _) => {
                 wrong(entry.span(), "only texts and properties can be drawn".to_owned(), "use a property")

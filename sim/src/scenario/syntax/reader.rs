@@ -151,8 +151,16 @@ impl<'a> Reader<'a> {
             Ok(value) => Some(value),
             Err(Bad { wanted, options }) => {
                 let text = shown(entry.value());
-                let help = nearest(&text, options)
-                    .map_or_else(|| format!("expected {wanted}"), |near| format!("did you mean `{near}`?"));
+                let help = match nearest(&text, options) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    // The same value, written otherwise, would have done.
+                    None => other_spellings(entry.value())
+                        .find(|(spelling, _)| kind.read(spelling).is_ok())
+                        .map_or_else(
+                            || format!("expected {wanted}"),
+                            |(_, shown)| format!("write `{shown}`"),
+                        ),
+                };
                 let message = format!("{what} cannot be `{text}`");
                 self.say(entry.span(), message, &format!("expected {wanted}"), &help);
                 None
@@ -170,6 +178,22 @@ impl<'a> Reader<'a> {
         }
         children
     }
+}
+
+/// What somebody may have meant by a value: a number that stands in quotes, a unit of bytes without its `i`, a space
+/// before a unit, several values to draw from. With how to write it.
+fn other_spellings(value: &KdlValue) -> impl Iterator<Item = (KdlValue, String)> {
+    let text = shown(value);
+    let number = text.parse().ok().map(|n: i128| (KdlValue::Integer(n), text.clone()));
+    let joined = text.replace(' ', "");
+    let unit =
+        ["K", "M", "G"].into_iter().find(|unit| joined.to_uppercase().trim_end_matches('B').ends_with(unit));
+    let bytes = unit.map(|unit| {
+        let digits: String = joined.chars().take_while(char::is_ascii_digit).collect();
+        format!("{digits}{unit}iB")
+    });
+    let texts = [Some(joined), bytes].into_iter().flatten();
+    number.into_iter().chain(texts.map(|text| (KdlValue::String(text.clone()), format!("\"{text}\""))))
 }
 
 /// A value as it would be written, without quotes.

@@ -207,6 +207,11 @@ pub fn produce(f: &mut impl Fields, produce: &mut Produce) {
     expect(f, &mut produce.expect);
     f.opt("expect-partition", &NUMBER_32, &mut produce.expect_partition);
     f.opt("expect-offset", &NUMBER, &mut produce.expect_offset);
+    let placed = produce.expect_partition.is_some() || produce.expect_offset.is_some();
+    if placed && !matches!(produce.expect, Expect::Ok | Expect::Any) {
+        let message = "a record that is not acknowledged has no partition and no offset to expect";
+        f.wrong(message.to_owned(), "remove `expect-partition=` and `expect-offset=`, or the `expect=`");
+    }
 }
 
 /// `consume TOPIC …` and `fetch TOPIC …`

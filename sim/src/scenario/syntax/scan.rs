@@ -226,10 +226,24 @@ impl Scan<'_> {
             self.say(start, end, message, "here", "for a choice, write `yes` or `no`", repair);
         } else if needs_quotes(&word) {
             let message = format!("`{word}` must be in quotes");
-            let help = format!("write `\"{}\"`", word.trim_matches('"'));
+            let help = format!("write `\"{}\"`", with_unit(word.trim_matches('"')));
             self.say(start, end, message, "without quotes", &help, repair);
         }
     }
+}
+
+/// A number of bytes as the language writes it: `100KB` and `100k` are meant as `100KiB`.
+fn with_unit(word: &str) -> String {
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match word[digits.len()..].to_uppercase().as_str() {
+        "K" | "KB" | "KIB" => "KiB",
+        "M" if digits.len() < word.len() && word.ends_with('M') => "MiB",
+        "MB" | "MIB" => "MiB",
+        "G" | "GB" | "GIB" => "GiB",
+        _ => return word.to_owned(),
+    };
+    let number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+    if number { format!("{digits}{unit}") } else { word.to_owned() }
 }
 
 fn is_keyword(word: &str) -> bool {

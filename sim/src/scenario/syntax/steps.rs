@@ -232,6 +232,11 @@ fn start(f: &mut impl Fields, start: &mut Start) {
     f.opt("expect-cut", &NUMBER, &mut start.expect_cut);
     f.opt("expect-records", &NUMBER, &mut start.expect_records);
     f.opt("expect-damage", &NUMBER, &mut start.expect_damage);
+    let counted = [start.expect_cut, start.expect_records, start.expect_damage].iter().any(Option::is_some);
+    if counted && !matches!(start.expect, StartExpect::Ok | StartExpect::Any) {
+        let message = "a start that does not succeed reports no records, cuts or damage to expect";
+        f.wrong(message.to_owned(), "remove `expect-records=` and the like, or the `expect=`");
+    }
 }
 
 fn pipeline(f: &mut impl Fields, steps: &mut Vec<Step>) {

@@ -153,6 +153,33 @@ fn what_is_missing_or_too_much_is_said() {
             "profile=\"strict | weird\"",
         ),
         (
+            "each advance \"2ms | 4ms\"",
+            "t.kdl:2:14: `each` cannot choose what has no name; only properties",
+            "\"2ms | 4ms\"",
+        ),
+        (
+            "produce orders expect=unknown expect-offset=7",
+            "t.kdl:2:1: a record that is not acknowledged has no partition and no offset to expect",
+            "produce",
+        ),
+        (
+            "start expect=crashed expect-records=9",
+            "t.kdl:2:1: a start that does not succeed reports no records",
+            "start",
+        ),
+        (
+            "start expect-records=\"3\"",
+            "t.kdl:2:7: `expect-records` cannot be `3`; write `3`",
+            "expect-records=\"3\"",
+        ),
+        ("advance \"50 ms\"", "t.kdl:2:9: a duration cannot be `50 ms`; write `\"50ms\"`", "\"50 ms\""),
+        (
+            "produce orders size=\"64KB\"",
+            "t.kdl:2:16: `size` cannot be `64KB`; write `\"64KiB\"`",
+            "size=\"64KB\"",
+        ),
+        ("produce orders size=64k", "t.kdl:2:21: `64k` must be in quotes; write `\"64KiB\"`", "64k"),
+        (
             "random steps=3 { weights prodce=1; }",
             "t.kdl:2:26: there is no move `prodce`; did you mean `produce`?",
             "prodce=1",
