@@ -93,6 +93,8 @@ pub struct Partition {
     pub lied: bool,
     /// Something has failed on an index file since the last start: the index may be behind.
     pub index_behind: bool,
+    /// There was no room for an entry of an index since the last start.
+    pub index_cramped: bool,
     /// The last start has left it fenced, and says so: it takes no writes until the next, and, where the disk failed while
     /// it was opened, may give nothing either.
     pub fenced: bool,

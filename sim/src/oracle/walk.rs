@@ -222,7 +222,7 @@ impl Walk {
         for topic in model.topics.values_mut() {
             topic.retention |= starting.retention;
             for known in &mut topic.partitions {
-                (known.may_fence, known.index_behind) = (false, false);
+                (known.may_fence, known.index_behind, known.index_cramped) = (false, false, false);
             }
         }
         self.routing.restarted();
@@ -408,6 +408,8 @@ impl Walk {
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             known.index_behind = true;
+            known.index_cramped |=
+                op.result.as_ref().is_err_and(|e| matches!(e.as_str(), "ENOSPC" | "EDQUOT"));
         }
         if failed
             && op.op == "set-len"
@@ -446,7 +448,7 @@ impl Walk {
             // An index that a full disk kept from being written may be missing; a start mends it.
             CrashKind::Stop => {
                 let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
-                !self.trouble && !all.any(|known| known.index_behind)
+                !self.trouble && !all.any(|known| known.index_cramped)
             }
             CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
         };
