@@ -309,11 +309,11 @@ impl Machine {
         });
         self.end_all(&death);
         self.state = crate::legal::keep(&self.state, keep, &mut self.losses);
-        if let Some((ino, position, data)) = torn
-            && let Some(file) = self.state.file_mut(ino)
-        {
-            file.durable.write(position, &data);
-            file.seen = file.durable.clone();
+        if let Some((ino, position, data)) = torn {
+            self.state.edit_file(ino, |file| {
+                file.durable.write(position, &data);
+                file.seen = file.durable.clone();
+            });
         }
         self.booted();
     }

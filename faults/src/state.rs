@@ -276,7 +276,7 @@ impl State {
     }
 
     /// Changes a file, and keeps the books: blocks in use, and whether anything is pending on it.
-    fn edit_file(&mut self, ino: Ino, edit: impl FnOnce(&mut FileNode)) {
+    pub(crate) fn edit_file(&mut self, ino: Ino, edit: impl FnOnce(&mut FileNode)) {
         let Some(file) = self.file_mut(ino) else { return };
         let (blocks, bytes) = (file.seen.blocks(), file.seen.len());
         edit(file);

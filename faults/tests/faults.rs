@@ -431,3 +431,15 @@ fn a_crash_before_and_after_an_operation() {
         assert_eq!(disk.durable("/a.log").unwrap(), durable);
     }
 }
+
+#[test]
+fn the_part_of_a_write_that_a_power_loss_let_through_takes_room() {
+    let (disk, _process, file) = disk_with(b"");
+    let before = disk.used();
+    aim(&disk, write_fault(Kind::PowerLoss { at: Cut::Bytes(5000) }));
+    file.write_at(&[7; 9000], 0).unwrap_err();
+    assert_eq!(disk.used(), before + 2 * 4096, "5000 bytes lie in two blocks");
+    let file = disk.process().open("/a.log", Open::Write).unwrap();
+    file.set_len(0).unwrap();
+    assert_eq!(disk.used(), before);
+}
