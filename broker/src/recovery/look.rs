@@ -199,8 +199,8 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
-    /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage: a later start,
-    /// which can no longer tell it from that, must not bring back what this one has called gone.
+    /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage, behind
+    /// which writes go on: a later start must not cut what this one has served.
     fn keep_prefix(
         &mut self,
         log: &D::File,
@@ -217,7 +217,7 @@ impl<D: Disk> Recovery<'_, D> {
                     self.cut(base, hole.position, len);
                 }
                 Err(e) => {
-                    self.fence(format!("what lies behind a hole in its log cannot be set aside: {e}"));
+                    self.note(format!("what lies behind a hole cannot be set aside, and stays: {e}"));
                     return None;
                 }
             }
