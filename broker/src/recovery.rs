@@ -319,11 +319,16 @@ impl<D: Disk> Recovery<'_, D> {
         let always = self.told.durability == Durability::Always;
         // The interval counts from the append, whatever happened since: no append may come that would start a timer.
         let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
-        if always || interval || gave_promise {
+        let syncs = always || interval || gave_promise;
+        if syncs {
             self.sync(base, log)?;
-            // A roll that a crash interrupted may have made this file without making its name durable.
-            disk::sync_dir(self.disk, self.told.dir)?;
             self.is_durable = true;
+        }
+        // A roll that a crash interrupted may have made this file, still empty, without making its name durable; no later sync
+        // of the file would, nor a clean stop.
+        let interrupted = bytes == 0 && !matches!(self.told.evidence, Evidence::Clean(_));
+        if syncs || interrupted {
+            disk::sync_dir(self.disk, self.told.dir)?;
         }
         if (gave_promise || interval) && !always {
             let mark = SyncedTo { segment: base, bytes: Position::new(bytes) };
