@@ -98,6 +98,8 @@ pub struct Partition {
     /// The last start has left it fenced, and says so: it takes no writes until the next, and, where the disk failed while
     /// it was opened, may give nothing either.
     pub fenced: bool,
+    /// The last start could not build an index anew: what is left of it may be anything that its checksums tell apart.
+    pub index_unbuilt: bool,
     /// Something other than a full disk has failed here since the last start: a fence is legal.
     pub may_fence: bool,
     /// A cut of its log has failed: a request that was to be taken back may have left its beginning.
@@ -214,6 +216,38 @@ impl Model {
         if let Some(produced) = self.produced.get_mut(&id.call) {
             produced.fates[id.index] = fate;
         }
+    }
+
+    /// Two records with the same content, of which one was taken for the other: what became of each was the other's.
+    pub fn exchange(&mut self, a: RecordId, b: RecordId) {
+        let fate = |model: &Self, id: RecordId| model.produced[&id.call].fates[id.index];
+        let (of_a, of_b) = (fate(self, a), fate(self, b));
+        let topic = self.produced[&a.call].topic.clone();
+        for (id, fate) in [(a, of_b), (b, of_a)] {
+            if let Fate::Found(partition, offset) = fate
+                && let Some(known) = self.partition_mut(&topic, partition)
+                && let Some(slot) = known.slots.get_mut(&offset)
+            {
+                slot.id = id;
+            }
+            self.set_fate(id, fate);
+        }
+    }
+
+    /// Another record with the same content, of which nobody knows what became, and which can lie in this partition: one that
+    /// was produced alone, or else another request's, or else one of the same request.
+    pub fn double(&self, id: RecordId, partition: u32) -> Option<RecordId> {
+        let topic = &self.produced[&id.call].topic;
+        let same = self.topics.get(topic)?.by_content.get(&self.content(id))?;
+        let open = |other: &&RecordId| {
+            self.produced[&other.call].fates[other.index] == Fate::Open
+                && super::p10_routed::goes_to(self, topic, partition, **other)
+        };
+        let rank = |other: &&RecordId| match other.call == id.call {
+            true => 2,
+            false => u32::from(self.produced[&other.call].records.len() > 1),
+        };
+        same.iter().filter(open).min_by_key(rank).copied()
     }
 
     /// The broker has crashed. After a power loss, what lies in the loss window may be gone: see the table in

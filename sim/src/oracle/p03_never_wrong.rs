@@ -109,7 +109,7 @@ fn learn(
 }
 
 /// The record of unknown outcome that this can be; of several with the same content, the one whose neighbour in its
-/// request lies right before, or else one that goes to this partition.
+/// request lies right before, or else one that goes to this partition, rather one that was produced alone.
 fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &Content) -> Option<RecordId> {
     let open = |id: &&RecordId| {
         let produced = &model.produced[&id.call];
@@ -122,8 +122,15 @@ fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &
         matches!(before, Some(Fate::Found(p, o) | Fate::Acknowledged(p, o)) if p == partition && o + 1 == offset)
     };
     let right = |id: &&RecordId| p10_routed::goes_to(model, topic, partition, **id);
+    let alone = |id: &&RecordId| model.produced[&id.call].records.len() == 1;
     let open = || ids.iter().filter(open);
-    open().filter(right).find(follows).or_else(|| open().find(right)).or_else(|| open().next()).copied()
+    let right = || open().filter(right);
+    right()
+        .find(follows)
+        .or_else(|| right().find(alone))
+        .or_else(|| right().next())
+        .or_else(|| open().next())
+        .copied()
 }
 
 /// Of two records with the same content, the other one was thought to be found at the offset before this record's: now that

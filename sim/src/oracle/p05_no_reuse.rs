@@ -18,6 +18,7 @@ pub(super) fn acknowledged(
 ) {
     // An answer that was on its way when the broker crashed: what it says was true before the crash.
     let crossed = model.produced[&id.call].epoch != model.epoch;
+    settle_doubles(model, topic, (partition, offset), id);
     let durability = model.durability;
     let crossed_risk = crossed && model.lights_went_out && durability != Mode::Always;
     let Some(known) = model.partition(topic, partition) else { return };
@@ -77,5 +78,23 @@ pub(super) fn acknowledged(
         if offset >= known.newest_base && !crossed {
             known.durable_to = known.durable_to.max(known.newest_base);
         }
+    }
+}
+
+/// The answer tells apart what reads before it could not: records with the same content.
+fn settle_doubles(model: &mut Model, topic: &str, (partition, offset): (u32, u64), id: RecordId) {
+    let slot = model.partition(topic, partition).and_then(|known| known.slots.get(&offset));
+    let (key, value) = model.content(id);
+    match slot.filter(|slot| !slot.acknowledged).map(|slot| slot.id) {
+        Some(other) if other != id && model.has_content(other, key.as_ref(), &value) => {
+            model.exchange(other, id)
+        }
+        _ => {}
+    }
+    if let Fate::Found(p, o) = model.produced[&id.call].fates[id.index]
+        && (p, o) != (partition, offset)
+        && let Some(other) = model.double(id, p)
+    {
+        model.exchange(id, other);
     }
 }

@@ -18,6 +18,8 @@ pub(super) enum Complete {
     Exactly,
     /// It is running.
     MayLag,
+    /// It could not be built anew: entries whose checksum fails are as good as none.
+    MayBeBroken,
 }
 
 /// The indexes of one partition.
@@ -37,7 +39,11 @@ pub(super) fn files(
         let records = records(&segment);
         let Some(records) = records else { continue };
         let interval = model.index_interval;
-        let lag = if known.may_fence || known.index_behind { Complete::MayLag } else { complete };
+        let lag = match known {
+            known if known.index_unbuilt => Complete::MayBeBroken,
+            known if known.may_fence || known.index_behind => Complete::MayLag,
+            _ => complete,
+        };
         let expected = |entry: fn(&[Stored<'_>], usize) -> (u64, u64)| {
             interval.map(|n| {
                 let counts = 1..=records.len();
@@ -82,14 +88,18 @@ fn compare(
     let bytes = bytes.unwrap_or_default();
     let found = decode::entries(bytes);
     let whole = bytes.len().is_multiple_of(decode::ENTRY);
-    let same = found.iter().zip(&expected).all(|(found, expected)| found.as_ref() == Some(expected));
+    let fits = |found: &Option<(u64, u64)>, expected: &(u64, u64)| match found {
+        Some(found) => found == expected,
+        None => lag == Complete::MayBeBroken,
+    };
+    let same = found.iter().zip(&expected).all(|(found, expected)| fits(found, expected));
     let enough = match lag {
         Complete::Exactly => found.len() == expected.len() && whole,
         Complete::MayLag => found.len() <= expected.len(),
+        Complete::MayBeBroken => found.iter().skip(expected.len()).all(Option::is_none),
     };
     if !(same && enough) {
-        let differs =
-            found.iter().zip(&expected).position(|(found, expected)| found.as_ref() != Some(expected));
+        let differs = found.iter().zip(&expected).position(|(found, expected)| !fits(found, expected));
         let (expected, found) = match differs {
             Some(i) => (format!("entry {i} is {:?}", expected[i]), format!("{:?}", found[i])),
             None => (

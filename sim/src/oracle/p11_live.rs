@@ -11,7 +11,7 @@ use std::sync::Arc;
 use broker::error::Code;
 
 use super::look::name;
-use super::model::Model;
+use super::model::{Model, Partition};
 use super::{Findings, Promise};
 use crate::trace::{Answer, Millis, Placed, Request};
 
@@ -103,12 +103,13 @@ impl Liveness {
             for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
                 let seen = self.seen.get(&(topic.clone(), partition)).cloned().unwrap_or_default();
                 let expected = "it takes a record and gives it back";
-                // Records that a person put there may contradict each other: then only a person can say what holds.
-                let planted =
-                    model.partition(topic, partition).is_some_and(|p| p.fenced && !p.planted.is_empty());
+                // Records that a person or a lying disk put there may contradict each other: then only a person can say what
+                // holds.
+                let at_odds = |p: &Partition| p.fenced && (p.lied || !p.planted.is_empty());
+                let at_odds = model.partition(topic, partition).is_some_and(at_odds);
                 let (kind, found) = match (seen.took, seen.gave) {
                     (true, true) => continue,
-                    (false, _) if planted => continue,
+                    (false, _) if at_odds => continue,
                     (false, _) => ("takes nothing", format!("no produce was acknowledged: {}", seen.last)),
                     (true, false) => ("gives nothing", format!("no record came back: {}", seen.last)),
                 };

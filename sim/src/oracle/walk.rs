@@ -53,6 +53,8 @@ pub(crate) struct Walk {
     taken_back: bool,
     /// Whether something was in the way of a stop that leaves everything in order, since the last start.
     trouble: bool,
+    /// Whether the broker has found that the disk cannot be written: such a run leaves no mark when it stops.
+    read_only: bool,
 }
 
 /// A call without its answer.
@@ -150,13 +152,14 @@ impl Walk {
             Event::Started { clean, partitions, .. } => {
                 self.model.down_since = None;
                 self.after_a_stop(*clean, partitions);
-                (self.closed, self.trouble, self.taken_back) = (false, false, false);
+                (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
                 let f = &mut self.findings;
                 for said in partitions {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                         known.fenced = said.fenced.is_some();
-                        let reason = self.struck != self.struck_before_start || !known.planted.is_empty();
+                        let at_odds = known.lied || !known.planted.is_empty();
+                        let reason = self.struck != self.struck_before_start || at_odds;
                         known.may_fence |= known.fenced && reason;
                     }
                 }
@@ -219,10 +222,12 @@ impl Walk {
         model.lying |= starting.lying;
         self.connections_max = starting.connections_max;
         self.struck_before_start = self.struck;
+        self.read_only = false;
         for topic in model.topics.values_mut() {
             topic.retention |= starting.retention;
             for known in &mut topic.partitions {
-                (known.may_fence, known.index_behind, known.index_cramped) = (false, false, false);
+                (known.may_fence, known.index_behind) = (false, false);
+                (known.index_cramped, known.index_unbuilt) = (false, false);
             }
         }
         self.routing.restarted();
@@ -369,6 +374,13 @@ impl Walk {
     }
 
     fn refused(&mut self, id: RecordId) {
+        let fate = self.model.produced.get(&id.call).map(|produced| produced.fates[id.index]);
+        // What was read may have been another record with the same content.
+        if let Some(Fate::Found(partition, _)) = fate
+            && let Some(other) = self.model.double(id, partition)
+        {
+            self.model.exchange(id, other);
+        }
         let Some(produced) = self.model.produced.get(&id.call) else { return };
         if let Fate::Found(partition, offset) = produced.fates[id.index] {
             let what = format!("{} offset {offset}", name(&produced.topic, partition));
@@ -382,6 +394,7 @@ impl Walk {
     fn disk(&mut self, op: &DiskOp) {
         self.struck += u64::from(op.fault.is_some());
         self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
         self.taken_back |= op.op == "rename" && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
         let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
@@ -410,6 +423,7 @@ impl Walk {
             known.index_behind = true;
             known.index_cramped |=
                 op.result.as_ref().is_err_and(|e| matches!(e.as_str(), "ENOSPC" | "EDQUOT"));
+            known.index_unbuilt |= file.ends_with(".tmp") && op.result.as_ref().is_err_and(|e| e == "ENOSPC");
         }
         if failed
             && op.op == "set-len"
@@ -519,7 +533,7 @@ impl Walk {
             p07_time::look(f, topic, *number, found);
             p09_damage::look(f, topic, *number, found);
         }
-        p04_refused_absent::look(&mut self.findings, &self.model);
+        p04_refused_absent::look(&mut self.findings, &mut self.model);
     }
 }
 
