@@ -66,7 +66,10 @@ impl Disk {
                 states.add_if(State::GroupCommit, covered > 1 && life.always && failed.is_none());
             }
             "set-len" if is_log && serves => states.add_if(State::CutBack, failed.is_none()),
-            "remove" if is_log && serves => states.add_if(State::Retention, failed.is_none()),
+            // The logs of a topic that is deleted are removed under another name.
+            "remove" if is_log && serves && !op.path.contains('~') => {
+                states.add_if(State::Retention, failed.is_none());
+            }
             _ => {}
         }
         let short = op.op == "write" && op.result.as_ref().is_ok_and(|done| *done < op.len);

@@ -14,6 +14,7 @@
 //! A random block writes only what can be executed and judged: files are changed only while the broker is down, every crash
 //! is followed by a start, every fault may miss and is gone before the next move, and every wait is short.
 
+mod failing;
 mod moves;
 
 pub use moves::MOVES;

@@ -8,13 +8,12 @@ use rand::{Rng, RngExt};
 
 use super::{Streams, Topic};
 use crate::scenario::{
-    Aim, Branch, Capacity, ClockChange, Consume, Content, CreateTopic, DiskSettings, During, Errno, Expect,
-    Fault, FaultKind, Keep, Link, LookUp, OffsetAt, Op, Place, Produce, Start, StartExpect, Step, Surgery,
-    When,
+    Aim, Branch, ClockChange, Consume, Content, CreateTopic, During, Expect, Fault, FaultKind, Keep, Link,
+    LookUp, OffsetAt, Op, Place, Produce, Start, StartExpect, Step, Surgery,
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 31] = [
+pub const MOVES: [&str; 34] = [
     "produce",
     "consume",
     "fetch",
@@ -40,6 +39,9 @@ pub const MOVES: [&str; 31] = [
     "interrupt",
     "index-error",
     "disk-full",
+    "read-only",
+    "start-error",
+    "lie",
     "damage-log",
     "damage-index",
     "tear-log",
@@ -95,6 +97,9 @@ impl Mover<'_> {
             "interrupt" => self.interrupt(out),
             "index-error" => self.index_error(out),
             "disk-full" => self.disk_full(out),
+            "read-only" => self.read_only(out),
+            "start-error" => self.start_error(out),
+            "lie" => self.lie(out),
             "damage-log" => self.damage("log", out),
             "damage-index" => self.damage_index(out),
             "tear-log" => self.tear_log(out),
@@ -111,7 +116,7 @@ impl Mover<'_> {
         self.topics.choose(&mut self.streams.workload).cloned().unwrap_or_else(none)
     }
 
-    fn produce(&mut self) -> Step {
+    pub(super) fn produce(&mut self) -> Step {
         let topic = self.a_topic();
         let rng = &mut self.streams.workload;
         let key = match rng.random_range(0..8u32) {
@@ -139,7 +144,7 @@ impl Mover<'_> {
         })
     }
 
-    fn consume(&mut self) -> Step {
+    pub(super) fn consume(&mut self) -> Step {
         let topic = self.a_topic();
         let rng = &mut self.streams.workload;
         let all = topic.partitions == 1 || rng.random_range(0..4u32) > 0;
@@ -147,20 +152,21 @@ impl Mover<'_> {
             partition: all.then(|| rng.random_range(0..topic.partitions)),
             topic: topic.name,
             from: Some(rng.random_range(0..20)).filter(|from| *from > 5),
-            max_bytes: [None, Some(1), Some(100), Some(4096)].choose(rng).copied().flatten(),
+            // Less would read a long log record by record, in as many requests: a fetch asks for less.
+            max_bytes: [None, None, Some(1000), Some(4096)].choose(rng).copied().flatten(),
             expect: Expect::Any,
             ..Consume::default()
         })
     }
 
-    fn fetch(&mut self) -> Step {
+    pub(super) fn fetch(&mut self) -> Step {
         let topic = self.a_topic();
         let rng = &mut self.streams.workload;
         Step::Fetch(Consume {
             partition: Some(rng.random_range(0..topic.partitions)),
             topic: topic.name,
             from: Some(rng.random_range(0..40)),
-            max_bytes: [None, Some(0), Some(64)].choose(rng).copied().flatten(),
+            max_bytes: [None, Some(0), Some(1), Some(64), Some(200)].choose(rng).copied().flatten(),
             expect: Expect::Any,
             ..Consume::default()
         })
@@ -236,7 +242,7 @@ impl Mover<'_> {
     }
 
     /// A few requests: what a fault strikes.
-    fn work(&mut self, out: &mut Vec<Step>) {
+    pub(super) fn work(&mut self, out: &mut Vec<Step>) {
         for _ in 0..self.streams.workload.random_range(1..5u32) {
             out.push(self.produce());
         }
@@ -244,7 +250,7 @@ impl Mover<'_> {
 
     // Deaths.
 
-    fn keep(&mut self) -> Keep {
+    pub(super) fn keep(&mut self) -> Keep {
         match self.streams.faults.random_range(0..6u32) {
             0 => Keep::Nothing,
             1 => Keep::All,
@@ -302,113 +308,6 @@ impl Mover<'_> {
         out.push(start());
     }
 
-    // Errors of the disk.
-
-    fn write_error(&mut self, out: &mut Vec<Step>) {
-        let rng = &mut self.streams.faults;
-        let bytes = rng.random_range(0..48);
-        let kind = match rng.random_range(0..5u32) {
-            0 => FaultKind::Tear { bytes },
-            1 => FaultKind::Short { bytes: bytes + 1 },
-            2 => FaultKind::Full { bytes },
-            3 => error(Errno::EIO, When::After),
-            _ => error(Errno::EIO, When::Before),
-        };
-        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
-        // Where the cut that undoes a failed write fails too, the partition is fenced.
-        let cut_fails = rng.random_range(0..4u32) == 0;
-        out.push(fault(Op::Write, "*.log", aim, kind));
-        if cut_fails {
-            out.push(fault(Op::Truncate, "*.log", Aim::default(), error(Errno::EIO, When::Before)));
-        }
-        self.work(out);
-        self.after(kind, out);
-        if cut_fails {
-            out.push(start());
-        }
-    }
-
-    fn sync_error(&mut self, out: &mut Vec<Step>) {
-        let rng = &mut self.streams.faults;
-        let kind = *[FaultKind::Drop, error(Errno::EIO, When::Before), error(Errno::EIO, When::After)]
-            .choose(rng)
-            .unwrap_or(&FaultKind::Drop);
-        let op = *[Op::Sync, Op::Sync, Op::SyncDir].choose(rng).unwrap_or(&Op::Sync);
-        let kind = if op == Op::SyncDir { error(Errno::EIO, When::Before) } else { kind };
-        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
-        let lights = rng.random_range(0..2u32) == 0;
-        out.push(fault(op, "**", aim, kind));
-        self.work(out);
-        out.push(Step::Calm);
-        self.work(out);
-        if lights {
-            out.push(Step::PowerLoss { keep: self.keep() });
-        }
-        out.push(start());
-    }
-
-    fn read_error(&mut self, out: &mut Vec<Step>) {
-        let rng = &mut self.streams.faults;
-        let kind = match rng.random_range(0..2u32) {
-            0 => error(Errno::EIO, When::Before),
-            _ => FaultKind::Short { bytes: rng.random_range(1..40) },
-        };
-        let aim = Aim { nth: rng.random_range(1..3), ..Aim::default() };
-        out.push(fault(Op::Read, "**", aim, kind));
-        out.extend([self.consume(), self.fetch(), Step::Calm]);
-    }
-
-    fn interrupt(&mut self, out: &mut Vec<Step>) {
-        let rng = &mut self.streams.faults;
-        let op = *[Op::Write, Op::Sync, Op::Read, Op::Any].choose(rng).unwrap_or(&Op::Any);
-        let aim = Aim { nth: rng.random_range(1..4), times: Some(rng.random_range(1..3)), ..Aim::default() };
-        out.push(fault(op, "**", aim, error(Errno::EINTR, When::Before)));
-        self.work(out);
-        out.extend([self.fetch(), Step::Calm]);
-    }
-
-    fn index_error(&mut self, out: &mut Vec<Step>) {
-        let rng = &mut self.streams.faults;
-        let pattern = *["*.index", "*.timeindex"].choose(rng).unwrap_or(&"*.index");
-        let bytes = rng.random_range(0..24);
-        let kind = *[FaultKind::Full { bytes }, FaultKind::Tear { bytes }, error(Errno::EIO, When::Before)]
-            .choose(rng)
-            .unwrap_or(&FaultKind::Full { bytes });
-        out.push(fault(Op::Write, pattern, Aim { nth: rng.random_range(1..3), ..Aim::default() }, kind));
-        self.work(out);
-        self.after(kind, out);
-        self.work(out);
-    }
-
-    /// Nothing is armed any more, and a disk that a fault filled has room.
-    fn after(&mut self, kind: FaultKind, out: &mut Vec<Step>) {
-        out.push(Step::Calm);
-        if matches!(kind, FaultKind::Full { .. }) {
-            out.push(disk(Capacity::Unlimited));
-        }
-    }
-
-    /// The disk fills up; reads go on; perhaps the broker starts anew on it; and then there is room again.
-    fn disk_full(&mut self, out: &mut Vec<Step>) {
-        let free = *[0, 100, 4096, 8192, 20_000].choose(&mut self.streams.faults).unwrap_or(&0);
-        out.push(disk(Capacity::Free(free)));
-        self.work(out);
-        self.work(out);
-        out.push(self.fetch());
-        if self.streams.faults.random_range(0..3u32) == 0 {
-            let kill = *[None, Some(false), Some(true)].choose(&mut self.streams.faults).unwrap_or(&None);
-            match kill {
-                Some(true) => out.push(Step::PowerLoss { keep: self.keep() }),
-                Some(false) => out.push(Step::Crash),
-                None => {}
-            }
-            out.push(Step::Restart(Start { expect: StartExpect::Any, ..Start::default() }));
-        }
-        // Where the full disk kept the broker from starting, it starts now.
-        out.extend([disk(Capacity::Unlimited), start()]);
-        self.work(out);
-    }
-
     // What happens to files while the broker is down.
 
     fn a_file(&mut self, ending: &str) -> String {
@@ -423,7 +322,7 @@ impl Mover<'_> {
     }
 
     /// Stopped cleanly or killed.
-    fn down(&mut self) -> Step {
+    pub(super) fn down(&mut self) -> Step {
         if self.streams.faults.random_range(0..3u32) == 0 { Step::Crash } else { Step::Stop }
     }
 
@@ -482,19 +381,11 @@ impl Mover<'_> {
     }
 }
 
-fn start() -> Step {
+pub(super) fn start() -> Step {
     Step::Restart(Start::default())
 }
 
-fn disk(capacity: Capacity) -> Step {
-    Step::Disk(DiskSettings { capacity: Some(capacity), ..DiskSettings::default() })
-}
-
-fn error(errno: Errno, when: When) -> FaultKind {
-    FaultKind::Error { errno, when }
-}
-
-fn fault(op: Op, pattern: &str, aim: Aim, kind: FaultKind) -> Step {
+pub(super) fn fault(op: Op, pattern: &str, aim: Aim, kind: FaultKind) -> Step {
     Step::Fault(Fault { op, pattern: pattern.to_owned(), aim, kind, may_miss: true })
 }
 

@@ -1,0 +1,177 @@
+//! Moves that make the disk fail: errors, no room, no writing at all, and lies. Each ends with a disk that works.
+
+use rand::RngExt;
+use rand::seq::IndexedRandom;
+
+use super::moves::{Mover, fault, start};
+use crate::scenario::{
+    Aim, Capacity, DiskSettings, During, Errno, FaultKind, Op, Start, StartExpect, Step, When,
+};
+
+impl Mover<'_> {
+    pub(super) fn write_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let bytes = rng.random_range(0..48);
+        let kind = match rng.random_range(0..5u32) {
+            0 => FaultKind::Tear { bytes },
+            1 => FaultKind::Short { bytes: bytes + 1 },
+            2 => FaultKind::Full { bytes },
+            3 => error(Errno::EIO, When::After),
+            _ => error(Errno::EIO, When::Before),
+        };
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        // Where the cut that undoes a failed write fails too, the partition is fenced.
+        let cut_fails = rng.random_range(0..4u32) == 0;
+        out.push(fault(Op::Write, "*.log", aim, kind));
+        if cut_fails {
+            out.push(fault(Op::Truncate, "*.log", Aim::default(), error(Errno::EIO, When::Before)));
+        }
+        self.work(out);
+        self.after(kind, out);
+        if cut_fails {
+            out.push(start());
+        }
+    }
+
+    pub(super) fn sync_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let kind = *[FaultKind::Drop, error(Errno::EIO, When::Before), error(Errno::EIO, When::After)]
+            .choose(rng)
+            .unwrap_or(&FaultKind::Drop);
+        let op = *[Op::Sync, Op::Sync, Op::SyncDir].choose(rng).unwrap_or(&Op::Sync);
+        let kind = if op == Op::SyncDir { error(Errno::EIO, When::Before) } else { kind };
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        let lights = rng.random_range(0..2u32) == 0;
+        out.push(fault(op, "**", aim, kind));
+        self.work(out);
+        out.push(Step::Calm);
+        self.work(out);
+        if lights {
+            out.push(Step::PowerLoss { keep: self.keep() });
+        }
+        out.push(start());
+    }
+
+    pub(super) fn read_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let kind = match rng.random_range(0..2u32) {
+            0 => error(Errno::EIO, When::Before),
+            _ => FaultKind::Short { bytes: rng.random_range(1..40) },
+        };
+        let aim = Aim { nth: rng.random_range(1..3), ..Aim::default() };
+        out.push(fault(Op::Read, "**", aim, kind));
+        out.extend([self.consume(), self.fetch(), Step::Calm]);
+    }
+
+    pub(super) fn interrupt(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let op = *[Op::Write, Op::Sync, Op::Read, Op::Any].choose(rng).unwrap_or(&Op::Any);
+        let aim = Aim { nth: rng.random_range(1..4), times: Some(rng.random_range(1..3)), ..Aim::default() };
+        out.push(fault(op, "**", aim, error(Errno::EINTR, When::Before)));
+        self.work(out);
+        out.extend([self.fetch(), Step::Calm]);
+    }
+
+    pub(super) fn index_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let pattern = *["*.index", "*.timeindex"].choose(rng).unwrap_or(&"*.index");
+        let bytes = rng.random_range(0..24);
+        let kind = *[FaultKind::Full { bytes }, FaultKind::Tear { bytes }, error(Errno::EIO, When::Before)]
+            .choose(rng)
+            .unwrap_or(&FaultKind::Full { bytes });
+        out.push(fault(Op::Write, pattern, Aim { nth: rng.random_range(1..3), ..Aim::default() }, kind));
+        self.work(out);
+        self.after(kind, out);
+        self.work(out);
+    }
+
+    /// Nothing is armed any more, and a disk that a fault filled has room.
+    fn after(&mut self, kind: FaultKind, out: &mut Vec<Step>) {
+        out.push(Step::Calm);
+        if matches!(kind, FaultKind::Full { .. }) {
+            out.push(disk(Capacity::Unlimited));
+        }
+    }
+
+    /// The disk fills up; reads go on; perhaps the broker starts anew on it; and then there is room again.
+    pub(super) fn disk_full(&mut self, out: &mut Vec<Step>) {
+        let free = *[0, 100, 4096, 8192, 20_000].choose(&mut self.streams.faults).unwrap_or(&0);
+        out.push(disk(Capacity::Free(free)));
+        self.work(out);
+        self.work(out);
+        out.push(self.fetch());
+        if self.streams.faults.random_range(0..3u32) == 0 {
+            let kill = *[None, Some(false), Some(true)].choose(&mut self.streams.faults).unwrap_or(&None);
+            match kill {
+                Some(true) => out.push(Step::PowerLoss { keep: self.keep() }),
+                Some(false) => out.push(Step::Crash),
+                None => {}
+            }
+            out.push(attempt());
+        }
+        // Where the full disk kept the broker from starting, it starts now.
+        out.extend([disk(Capacity::Unlimited), start()]);
+        self.work(out);
+    }
+
+    /// The file system turns read-only, as one does that has found itself damaged; reads go on; perhaps the broker starts
+    /// anew on it; and then it can be written to again.
+    pub(super) fn read_only(&mut self, out: &mut Vec<Step>) {
+        let set = |yes| Step::Disk(DiskSettings { read_only: Some(yes), ..DiskSettings::default() });
+        out.push(set(true));
+        self.work(out);
+        out.push(self.fetch());
+        if self.streams.faults.random_range(0..2u32) == 0 {
+            out.extend([self.down(), attempt(), self.consume()]);
+            self.work(out);
+        }
+        out.extend([set(false), start()]);
+        self.work(out);
+    }
+
+    /// A start meets an error that may keep the broker from starting: the lock, a listing, a file that does not open.
+    pub(super) fn start_error(&mut self, out: &mut Vec<Step>) {
+        out.push(self.down());
+        let rng = &mut self.streams.faults;
+        let op = *[Op::Lock, Op::List, Op::Create, Op::Rename, Op::MakeDir].choose(rng).unwrap_or(&Op::Lock);
+        let errno = *[Errno::EIO, Errno::EMFILE, Errno::ENOSPC].choose(rng).unwrap_or(&Errno::EIO);
+        // The first listing is that of the data directory.
+        let nth = if matches!(op, Op::Lock | Op::List) { 1 } else { rng.random_range(1..4) };
+        let aim = Aim { nth, during: Some(During::Recovery), ..Aim::default() };
+        out.push(fault(op, "**", aim, error(errno, When::Before)));
+        out.extend([attempt(), Step::Calm, start()]);
+        self.work(out);
+    }
+
+    /// The disk says yes and has done nothing, or has done it elsewhere; a restart or a power loss shows it.
+    pub(super) fn lie(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let pattern = *["*.log", "*.log", "*.index", "*.timeindex"].choose(rng).unwrap_or(&"*.log");
+        let (op, kind) = match rng.random_range(0..4u32) {
+            0 => (Op::Write, FaultKind::Lost),
+            1 => (Op::Write, FaultKind::Misdirect { by: rng.random_range(0..400) }),
+            _ => (Op::Sync, FaultKind::Lost),
+        };
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        out.push(fault(op, pattern, aim, kind));
+        self.work(out);
+        out.push(Step::Calm);
+        if self.streams.faults.random_range(0..2u32) == 0 {
+            out.push(Step::PowerLoss { keep: self.keep() });
+        }
+        out.extend([start(), self.consume()]);
+    }
+}
+
+/// A start of which nothing is expected.
+fn attempt() -> Step {
+    Step::Restart(Start { expect: StartExpect::Any, ..Start::default() })
+}
+
+fn disk(capacity: Capacity) -> Step {
+    Step::Disk(DiskSettings { capacity: Some(capacity), ..DiskSettings::default() })
+}
+
+fn error(errno: Errno, when: When) -> FaultKind {
+    FaultKind::Error { errno, when }
+}
