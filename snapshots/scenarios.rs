@@ -2,7 +2,7 @@
 //! `cargo test -p sim --test scenarios -- recovery::torn_tail`.
 //!
 //! A test executes its scenario with all its seeds, asks the oracle, and compares what came of each step with the snapshot
-//! beside this file. Where the scenario says `explore`, the test also visits its crash points. A scenario without a
+//! beside this file. With `SIM_SEED=17` it executes that seed alone, and prints the hash. Where the scenario says `explore`, the test also visits its crash points. A scenario without a
 //! snapshot fails, and so does a snapshot without a scenario. After a change, `cargo insta review` shows what became
 //! different, and accepts it.
 
@@ -55,10 +55,14 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
         suite::LoadError::Mistakes(mistakes) => Failed::from(mistakes.shown()),
         other => Failed::from(other),
     })?;
-    if let Some(seed) = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    let chosen = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    if let Some(seed) = chosen {
         scenario.seeds = sim::scenario::Seeds::one(seed);
     }
     let ran = suite::run_seeds(&scenario);
+    if let Some(seed) = chosen {
+        println!("{} seed {seed}  hash {:016x}", file.name, ran.first.trace.hash());
+    }
     if let Some(outcome) = &ran.failed {
         let failures: Vec<String> = outcome.failures.iter().take(3).map(ToString::to_string).collect();
         let until = outcome.trace.entries.len();
@@ -74,7 +78,8 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     if scenario.explore {
         crash_points(file, &scenario)?;
     }
-    if file.is_generator() {
+    // A snapshot shows the seeds that the scenario names.
+    if file.is_generator() || chosen.is_some() {
         return Ok(());
     }
     let text = ran.snapshot(&scenario);

@@ -1,12 +1,13 @@
 //! How fast a sweep is, and how fast turmoil is with nothing in it.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sim::executor::plan::clients;
 use sim::outcome;
 use sim::sweep::Plan;
 use sim::sweep::bare::{self, Shape};
+use sim::sweep::clock::Stopwatch;
 use sim::sweep::record::requests;
 use sim::sweep::sums::Sums;
 
@@ -29,15 +30,14 @@ pub fn speed(sums: &Sums, took: Duration, jobs: usize) -> String {
 }
 
 /// The same seeds, once with everything and once as bare simulations, on this thread, in turns.
-#[allow(clippy::disallowed_methods)] // it measures
 pub fn beside_bare(plan: &Plan) -> Result<String, String> {
     let (mut whole, mut waiting, mut asking) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut runs = 0;
     for seed in plan.seeds.clone().take(usize::try_from(RUNS).unwrap_or(usize::MAX)) {
         for generator in &plan.generators {
-            let began = Instant::now();
+            let watch = Stopwatch::start();
             let outcome = outcome::run(&generator.scenario, seed);
-            whole += began.elapsed();
+            whole += watch.elapsed();
             let shape = Shape {
                 clients: 1 + clients(&outcome.scenario.steps).len(),
                 simulated: Duration::from_millis(outcome.trace.duration()),
@@ -62,11 +62,10 @@ pub fn beside_bare(plan: &Plan) -> Result<String, String> {
     Ok(out)
 }
 
-#[allow(clippy::disallowed_methods)] // it measures
 fn timed(shape: Shape, seed: u64) -> Result<Duration, String> {
-    let began = Instant::now();
+    let watch = Stopwatch::start();
     bare::run(shape, seed)?;
-    Ok(began.elapsed())
+    Ok(watch.elapsed())
 }
 
 /// The most memory that the process has had, where the system says so.

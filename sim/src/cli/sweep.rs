@@ -115,7 +115,7 @@ impl Sweep {
         let mut out = self.out.as_ref().map(File::create).transpose()?.map(BufWriter::new);
         let head = Head::of(plan);
         write(&mut out, &Line::Sweep(head.clone()))?;
-        let mut sums = Sums::default();
+        let mut sums = Sums::of_one_sweep();
         sums.asked(head);
         let began = Instant::now();
         let bar = Bar::new(plan);

@@ -111,7 +111,8 @@ pub enum Capacity {
 pub struct NetSettings {
     /// `latency="1ms"` or `"0ms..5ms"`: one way.
     pub latency: Option<Span>,
-    /// `chunk-bytes=7`: streams deliver at most so many bytes at once, in pieces that a seed draws.
+    /// `chunk-bytes=7`: streams are cut into pieces that a seed draws, of at most so many bytes where a burst begins, and
+    /// longer ones where it goes on.
     pub chunk_bytes: Option<u32>,
     /// `fail-rate=0.01`: the chance that a message breaks its link.
     pub fail_rate: Option<Rate>,

@@ -205,6 +205,16 @@ mod tests {
         assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
     }
 
+    /// What a step did not expect before, it does not expect afterwards: another build may answer otherwise.
+    #[test]
+    fn no_expectation_is_made_up() {
+        let text = "scenario \"wrong\"\ntopic orders\nproduce orders expect=any expect-offset=7\n";
+        let scenario = parse("wrong.kdl", text).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 0, |_, _| ()).expect("it fails");
+        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        assert!(printed.contains("expect=any"), "{printed}");
+    }
+
     #[test]
     fn a_scenario_that_holds_is_left_alone() {
         let scenario = parse("right.kdl", "scenario \"nothing\"\ntopic orders\n").expect("it is a scenario");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::steps::replacing;
 use crate::scenario::{
-    BrokerSettings, ClockSettings, Consume, Content, CreateTopic, DiskSettings, Expect, Fault, FaultKind,
-    Keep, NetSettings, Produce, Scenario, Start, Step, Surgery,
+    BrokerSettings, ClockSettings, Consume, Content, CreateTopic, DiskSettings, Fault, FaultKind, Keep,
+    NetSettings, Produce, Scenario, Start, Step, Surgery,
 };
 
 /// The scenario, with a step made smaller in each way there is; `None` where there is no step of this number.
@@ -79,10 +79,6 @@ fn produces(p: &Produce) -> Vec<Produce> {
     }
     let partitions = p.partition.map_or_else(Vec::new, |n| small(n, 0));
     all.extend(partitions.into_iter().map(|n| Produce { partition: Some(n), ..p.clone() }));
-    // An expectation that is met says more than `any`.
-    if p.expect == Expect::Any {
-        all.push(Produce { expect: Expect::Ok, ..p.clone() });
-    }
     all
 }
 
@@ -97,9 +93,6 @@ fn topics(t: &CreateTopic) -> Vec<CreateTopic> {
     if t.retention_age.is_some() {
         all.push(CreateTopic { retention_age: None, ..t.clone() });
     }
-    if t.expect == Expect::Any {
-        all.push(CreateTopic { expect: Expect::Ok, ..t.clone() });
-    }
     all
 }
 
@@ -112,9 +105,6 @@ fn consumes(c: &Consume) -> Vec<Consume> {
     }
     let froms = c.from.map_or_else(Vec::new, |from| numbers(from, 0));
     all.extend(froms.into_iter().map(|from| Consume { from: Some(from), ..c.clone() }));
-    if c.expect == Expect::Any {
-        all.push(Consume { expect: Expect::Ok, ..c.clone() });
-    }
     all
 }
 

@@ -6,6 +6,7 @@
 //! | [`record`] | one line of JSON for each run, for `sim merge` |
 //! | [`sums`] | what many runs add up to; two sums add up to one |
 //! | [`again`] | the same seed in another process, and the first event that differs |
+//! | [`clock`] | how long a run takes |
 //! | [`bare`] | turmoil with nothing in it, to compare the speed with |
 //!
 //! A run shares nothing with another: its thread builds a world, executes, judges and drops it. What a seed comes to is
@@ -13,6 +14,7 @@
 
 pub mod again;
 pub mod bare;
+pub mod clock;
 pub mod record;
 pub mod sums;
 mod work;

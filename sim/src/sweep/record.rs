@@ -52,7 +52,7 @@ pub struct Record {
     pub simulated_ms: u64,
     /// How many requests clients made.
     pub requests: u64,
-    /// How long it took, in microseconds.
+    /// How long its thread was on a core, in microseconds.
     pub took_us: u64,
     /// The states that it was in.
     pub reached: Vec<String>,

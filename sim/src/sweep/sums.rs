@@ -13,6 +13,9 @@ pub struct Sums {
     heads: Vec<Head>,
     /// The hash of each run: the same seed in two shards must have the same one.
     hashes: BTreeMap<(String, u64), String>,
+    /// Whether no run can come twice, so that none has to be remembered.
+    once: bool,
+    runs: u64,
     states: BTreeMap<State, u64>,
     /// The states that each generator has reached.
     reached: BTreeMap<String, BTreeMap<String, u64>>,
@@ -32,6 +35,11 @@ struct Kind {
 }
 
 impl Sums {
+    /// Of one sweep, in which no run comes twice: however many there are, they take no more memory.
+    pub fn of_one_sweep() -> Self {
+        Self { once: true, ..Self::default() }
+    }
+
     /// Adds what a shard was asked to do.
     pub fn asked(&mut self, head: Head) {
         self.heads.push(head);
@@ -39,14 +47,10 @@ impl Sums {
 
     /// Adds one run; one that is there already counts once, and must have come to the same.
     pub fn add(&mut self, record: &Record) {
-        let key = (record.generator.clone(), record.seed);
-        if let Some(hash) = self.hashes.insert(key, record.hash.clone()) {
-            if hash != record.hash {
-                let text = format!("hash {hash} and hash {}", record.hash);
-                self.failed(record, &Failed { kind: "not deterministic".to_owned(), exit_code: 3, text });
-            }
+        if !self.once && self.is_known(record) {
             return;
         }
+        self.runs += 1;
         self.simulated_ms += record.simulated_ms;
         self.requests += record.requests;
         self.busy_us += record.took_us;
@@ -60,6 +64,17 @@ impl Sums {
         if let Some(failure) = &record.failure {
             self.failed(record, failure);
         }
+    }
+
+    /// Whether a run is there already; it must have come to the same then.
+    fn is_known(&mut self, record: &Record) -> bool {
+        let key = (record.generator.clone(), record.seed);
+        let Some(hash) = self.hashes.insert(key, record.hash.clone()) else { return false };
+        if hash != record.hash {
+            let text = format!("hash {hash} and hash {}", record.hash);
+            self.failed(record, &Failed { kind: "not deterministic".to_owned(), exit_code: 3, text });
+        }
+        true
     }
 
     fn failed(&mut self, record: &Record, failure: &Failed) {
@@ -77,7 +92,7 @@ impl Sums {
 
     /// How many runs.
     pub fn runs(&self) -> u64 {
-        self.hashes.len() as u64
+        self.runs
     }
 
     /// How many of them failed.

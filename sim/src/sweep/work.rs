@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::again::{Difference, Other};
+use super::clock::Stopwatch;
 use crate::outcome::{Outcome, run};
 use crate::scenario::Scenario;
 use crate::sometimes::{self, States};
@@ -79,7 +80,7 @@ pub struct Ran {
     pub requests: u64,
     /// The states that it was in.
     pub states: States,
-    /// How long it took.
+    /// How long its thread was on a core.
     pub took: Duration,
     /// The run itself, where it failed.
     pub failed: Option<Box<Outcome>>,
@@ -196,6 +197,7 @@ impl Shared<'_> {
         let set = |at| *self.at[job].lock().unwrap_or_else(PoisonError::into_inner) = at;
         set(Some((number, seed, began)));
         let generator = &self.plan.generators[number];
+        let watch = Stopwatch::start();
         let outcome = run(&generator.scenario, seed);
         let hash = outcome.trace.hash();
         let differs = match &self.plan.double_check {
@@ -210,7 +212,7 @@ impl Shared<'_> {
             simulated_ms: outcome.trace.duration(),
             requests: super::record::requests(&outcome.trace),
             states: sometimes::of(&outcome.trace),
-            took: began.elapsed(),
+            took: watch.elapsed(),
             failed: (!outcome.holds()).then(|| Box::new(outcome)),
             differs,
         })

@@ -1,7 +1,8 @@
 //! The network of the world: turmoil's, wrapped in what turmoil leaves out.
 //!
 //! - **Shape.** turmoil hands over each write whole, which hides framing bugs. Here a stream can split and join what it
-//!   reads and writes, as TCP may, by draws from the network's own random stream.
+//!   reads and writes, as TCP may, by draws from the network's own random stream. Each burst begins with the smallest
+//!   pieces, and goes on with larger ones: a long answer is cut in some places, and not in thousands.
 //! - **Gate.** A crash happens inside a disk operation, but the simulation can kill a host only between two ticks. From the
 //!   instant its disk is dead, nothing that the broker says gets out: an answer of a process that no longer exists would be
 //!   an acknowledgement that nobody gave.
@@ -42,14 +43,14 @@ pub struct Gate {
 /// How streams deliver bytes.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// The most bytes in one piece; `None` leaves pieces as they are.
+    /// The most bytes in the first pieces of a burst; `None` leaves pieces as they are.
     chunk: Option<usize>,
     seed: u64,
     streams: Arc<AtomicU64>,
 }
 
 impl Shape {
-    /// Pieces of 1 to `chunk` bytes where it is given; draws come from `seed`.
+    /// Bursts that begin with pieces of 1 to `chunk` bytes where it is given; draws come from `seed`.
     pub fn new(chunk: Option<usize>, seed: u64) -> Self {
         Self { chunk: chunk.map(|c| c.max(1)), seed, streams: Arc::default() }
     }
@@ -64,22 +65,46 @@ impl Shape {
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
         let chunk = self.chunk?;
         let rng = ChaCha8Rng::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Some(Chunks { most: chunk, rng, scratch: vec![0; chunk] })
+        Some(Chunks { smallest: chunk, rng, read: 0, written: 0, scratch: Vec::new() })
     }
 }
 
 #[derive(Debug)]
 struct Chunks {
-    most: usize,
+    /// The most bytes of the first pieces of a burst.
+    smallest: usize,
     rng: ChaCha8Rng,
+    /// The pieces read since there was last nothing to read.
+    read: u32,
+    /// The pieces written since the last flush.
+    written: u32,
     scratch: Vec<u8>,
 }
 
 impl Chunks {
-    fn draw(&mut self) -> usize {
-        self.rng.random_range(1..=self.most)
+    fn draw_read(&mut self) -> usize {
+        self.read += 1;
+        self.draw(self.read)
+    }
+
+    fn draw_write(&mut self) -> usize {
+        self.written += 1;
+        self.draw(self.written)
+    }
+
+    /// The length of the nth piece of a burst.
+    fn draw(&mut self, nth: u32) -> usize {
+        let twice = nth.saturating_sub(SMALL_PIECES).min(LARGEST_PIECE.ilog2());
+        let most = (self.smallest << twice).min(LARGEST_PIECE.max(self.smallest));
+        self.rng.random_range(1..=most)
     }
 }
+
+/// So many pieces of a burst are of the smallest kind; from there on each may be twice as long as the one before.
+const SMALL_PIECES: u32 = 4;
+
+/// How long pieces become.
+const LARGEST_PIECE: usize = 1 << 16;
 
 /// Counts connections that the broker holds.
 #[derive(Clone, Debug, Default)]
@@ -205,9 +230,16 @@ impl AsyncRead for WorldStream {
         let Some(chunks) = &mut this.chunks else {
             return Pin::new(&mut this.inner).poll_read(cx, buf);
         };
-        let want = chunks.draw().min(buf.remaining());
+        let want = chunks.draw_read().min(buf.remaining());
+        if chunks.scratch.len() < want {
+            chunks.scratch.resize(want, 0);
+        }
         let mut piece = ReadBuf::new(&mut chunks.scratch[..want]);
-        ready!(Pin::new(&mut this.inner).poll_read(cx, &mut piece))?;
+        let Poll::Ready(read) = Pin::new(&mut this.inner).poll_read(cx, &mut piece) else {
+            chunks.read = 0;
+            return Poll::Pending;
+        };
+        read?;
         // Joined: what else has come already, up to the same length.
         while !piece.filled().is_empty() && piece.remaining() > 0 {
             let before = piece.filled().len();
@@ -225,13 +257,17 @@ impl AsyncWrite for WorldStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_gate(cx));
         let this = self.get_mut();
-        let most = this.chunks.as_mut().map_or(buf.len(), Chunks::draw);
+        let most = this.chunks.as_mut().map_or(buf.len(), Chunks::draw_write);
         Pin::new(&mut this.inner).poll_write(cx, &buf[..most.min(buf.len())])
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_gate(cx));
-        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+        let this = self.get_mut();
+        if let Some(chunks) = &mut this.chunks {
+            chunks.written = 0;
+        }
+        Pin::new(&mut this.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
