@@ -34,6 +34,8 @@ struct Shared<D: Disk> {
     topics: RwLock<BTreeMap<String, Topic<D>>>,
     /// Makes and deletes one topic at a time.
     admin: tokio::sync::Mutex<()>,
+    /// Topics that the start could not look into, with the reason.
+    unserved: BTreeMap<String, String>,
     /// Why nothing can be written at all, where that is so.
     read_only: Option<String>,
     closing: Notify,
@@ -62,7 +64,7 @@ impl<D: Disk> Broker<D> {
         let io = |source| OpenError::Io { path: data.to_owned(), source };
         let lock = opening::lock(&world.disk, data)?;
         let opened = Opening { world: &world, data, settings: &settings, stats: Arc::default() };
-        let Opened { topics, mut report, read_only } = opened.run(progress).map_err(io)?;
+        let Opened { topics, mut report, unserved, read_only } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
         let stats = opened.stats.clone();
         let shared = Shared {
@@ -71,6 +73,7 @@ impl<D: Disk> Broker<D> {
             stats,
             topics: RwLock::new(topics),
             admin: tokio::sync::Mutex::new(()),
+            unserved,
             read_only,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
@@ -112,8 +115,10 @@ impl<D: Disk> Broker<D> {
         topic::check_settings(&settings)?;
         let _one_at_a_time = self.0.admin.lock().await;
         self.writable()?;
-        if self.with_topics(|topics| topics.contains_key(name)) {
-            return Err(Error::TopicExists { name: name.into() });
+        match self.topic(name) {
+            Err(Error::UnknownTopic { .. }) => {}
+            Err(unserved) => return Err(unserved),
+            Ok(_) => return Err(Error::TopicExists { name: name.into() }),
         }
         let (this, topic_name) = (self.clone(), name.to_owned());
         let topic = off_thread(&*self.0.world.work, move || {
@@ -191,10 +196,13 @@ impl<D: Disk> Broker<D> {
         self.with_topics(|topics| topics.values().cloned().collect())
     }
 
-    /// The topic of this name.
+    /// The topic of this name. One that a start could not look into is not unknown.
     pub fn topic(&self, name: &str) -> Result<Topic<D>, Error> {
-        self.with_topics(|topics| topics.get(name).cloned())
-            .ok_or_else(|| Error::UnknownTopic { name: name.into() })
+        let found = self.with_topics(|topics| topics.get(name).cloned());
+        found.ok_or_else(|| match self.0.unserved.get(name) {
+            Some(reason) => Error::Unopened { what: name.into(), reason: reason.clone() },
+            None => Error::UnknownTopic { name: name.into() },
+        })
     }
 
     /// Looks after retention until the broker is closed. To be spawned once.

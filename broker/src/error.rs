@@ -123,11 +123,11 @@ pub enum Error {
         /// The first offset behind it that can, or will be.
         next: Offset,
     },
-    /// The partition could not be opened: nothing is known of its offsets.
-    #[error("{partition} cannot be served: {reason}; restart the broker when that is mended")]
+    /// The partition, or all of its topic, could not be opened: nothing is known of its offsets.
+    #[error("{what} cannot be served: {reason}; restart the broker when that is mended")]
     Unopened {
-        /// `topic/partition`.
-        partition: String,
+        /// `topic/partition`, or the topic.
+        what: String,
         /// What the system said.
         reason: String,
     },

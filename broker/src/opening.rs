@@ -98,6 +98,8 @@ pub(crate) struct Opened<D: Disk> {
     pub topics: BTreeMap<String, Topic<D>>,
     /// What was found and done.
     pub report: Report,
+    /// Directories of topics that cannot even be looked into, by name, with the reason: they are there all the same.
+    pub unserved: BTreeMap<String, String>,
     /// Why nothing can be written, where that is so.
     pub read_only: Option<String>,
 }
@@ -131,7 +133,8 @@ impl<D: Disk> Opening<'_, D> {
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
-        let listed = self.list(&mut report, read_only.is_some())?;
+        let mut unserved = BTreeMap::new();
+        let listed = self.list(&mut report, &mut unserved, read_only.is_some())?;
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -160,7 +163,7 @@ impl<D: Disk> Opening<'_, D> {
                 }
             }
         }
-        Ok(Opened { topics, report, read_only })
+        Ok(Opened { topics, report, unserved, read_only })
     }
 
     /// Whether the file system says that it is read-only. Nothing is changed by asking: the name stays free.
@@ -171,7 +174,12 @@ impl<D: Disk> Opening<'_, D> {
     }
 
     /// The topics in the data directory. Half-made and half-deleted ones are removed.
-    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
+    fn list(
+        &self,
+        report: &mut Report,
+        unserved: &mut BTreeMap<String, String>,
+        read_only: bool,
+    ) -> io::Result<Listed> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
@@ -193,7 +201,10 @@ impl<D: Disk> Opening<'_, D> {
                         }
                         listed.insert(entry.name, made);
                     }
-                    Err(e) => report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name)),
+                    Err(e) => {
+                        report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name));
+                        unserved.insert(entry.name, format!("its directory cannot be read: {e}"));
+                    }
                     Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
                 }
             } else if entry.is_dir || !(ours || entry.name.ends_with(files::TMP_SUFFIX)) {

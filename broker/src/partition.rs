@@ -262,6 +262,9 @@ impl<D: Disk> Partition<D> {
             let (range, view, hint) = {
                 let state = self.lock();
                 let range = state.range(&self.0.config)?;
+                if let Some(hidden) = state.hidden(&self.0.config, from) {
+                    return Err(hidden);
+                }
                 if from == range.end {
                     return Ok(Fetched { bytes: Bytes::new(), next: from, range });
                 }
@@ -355,6 +358,13 @@ impl<D: Disk> Partition<D> {
             }
             more.await;
         }
+    }
+
+    /// The offset after the last that can be read; an error where there are more, and they cannot be shown.
+    pub fn latest(&self) -> Result<Offset, Error> {
+        let state = self.lock();
+        let end = state.range(&self.0.config)?.end;
+        state.hidden(&self.0.config, end).map_or(Ok(end), Err)
     }
 
     /// The offsets that can be read now. [`Error::Unopened`]: recovery could not open it, and nobody knows.

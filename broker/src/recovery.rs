@@ -83,8 +83,14 @@ pub struct Instructions<'a> {
 /// Opens a partition. An error means that nothing of it can be served.
 pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovered<D::File>> {
     let is_durable = matches!(told.evidence, Evidence::Clean(_));
-    let mut recovery =
-        Recovery { disk, told, report: PartitionReport::default(), is_durable, unbuilt: Vec::new() };
+    let mut recovery = Recovery {
+        disk,
+        told,
+        report: PartitionReport::default(),
+        is_durable,
+        sync_failed: false,
+        unbuilt: Vec::new(),
+    };
     let found = recovery.list()?;
     recovery.run(found)
 }
@@ -105,6 +111,8 @@ struct Recovery<'a, D> {
     report: PartitionReport,
     /// Whether the last segment's log is known to be synced.
     is_durable: bool,
+    /// Whether a sync of it has failed: then it is not known to be, whatever a later one says.
+    sync_failed: bool,
     /// Indexes that could not be built anew, with the bytes that they should have.
     unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
 }
@@ -200,6 +208,10 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     fn sync_sealed(&mut self, base: Offset) -> bool {
+        if self.sync_failed {
+            // The kernel tells a failure once: a second sync would say yes of what it has dropped.
+            return false;
+        }
         let path = self.path(base, Kind::Log);
         let synced = self.disk.open(&path, Open::Read).and_then(|log| self.sync(base, &log));
         if let Err(e) = &synced {
@@ -300,9 +312,10 @@ impl<D: Disk> Recovery<'_, D> {
 impl<D: Disk> Recovery<'_, D> {
     /// Syncs a log. What the page cache holds after a failure must not be believed by the next recovery either.
     #[track_caller]
-    fn sync(&self, base: Offset, log: &D::File) -> io::Result<()> {
+    fn sync(&mut self, base: Offset, log: &D::File) -> io::Result<()> {
         let synced = disk::sync_file(log);
         if synced.is_err() {
+            self.sync_failed = true;
             mark_unsynced(self.disk, self.told.dir, base);
         }
         synced

@@ -29,6 +29,9 @@ pub(crate) struct State<D: Disk> {
     pub(super) fenced: Option<String>,
     /// Why it cannot even be read: recovery could not open it.
     pub(super) unopened: Option<String>,
+    /// Up to where records lie behind the readable end that recovery could not make durable. They are there, and under
+    /// `always` they cannot be shown before they are safe: who asks for them is told so, and not that the log ends.
+    pub(super) hidden_to: Option<Offset>,
     pub(super) closing: bool,
     /// Whether the background task exists.
     pub(super) busy: bool,
@@ -75,6 +78,7 @@ impl<D: Disk> State<D> {
             durable,
             fenced: report.fenced,
             unopened,
+            hidden_to: (durable < end).then_some(end),
             closing: false,
             busy: false,
             roll: Roll::No,
@@ -127,9 +131,20 @@ impl<D: Disk> State<D> {
         if durability == Durability::Always { self.durable } else { self.end }
     }
 
+    /// Why an offset behind the readable end cannot be told from one that does not exist, where that is so.
+    pub(super) fn hidden(&self, config: &Config<D>, offset: Offset) -> Option<Error> {
+        let end = self.readable_end(config.durability);
+        let hidden = self.hidden_to.is_some_and(|to| end < to && offset >= end);
+        let reason = self.fenced.as_ref().filter(|_| hidden)?;
+        Some(Error::Unopened {
+            what: format!("{} from offset {end} on", config.name),
+            reason: reason.clone(),
+        })
+    }
+
     pub(super) fn range(&self, config: &Config<D>) -> Result<Range, Error> {
         match &self.unopened {
-            Some(reason) => Err(Error::Unopened { partition: config.name.clone(), reason: reason.clone() }),
+            Some(reason) => Err(Error::Unopened { what: config.name.clone(), reason: reason.clone() }),
             None => Ok(Range { start: self.start, end: self.readable_end(config.durability) }),
         }
     }

@@ -213,8 +213,12 @@ impl<D: Disk> Recovery<'_, D> {
             match self.set_aside_from(log, base, len, hole.position, found) {
                 Ok((aside, bytes)) => {
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
-                    self.report.set_aside += bytes;
                     self.cut(base, hole.position, len);
+                    if log.len().is_ok_and(|now| now == len) {
+                        // It is fenced for that, and what is still there is served: it must not come back later.
+                        return None;
+                    }
+                    self.report.set_aside += bytes;
                 }
                 Err(e) => {
                     self.note(format!("what lies behind a hole cannot be set aside, and stays: {e}"));

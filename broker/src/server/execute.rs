@@ -126,10 +126,10 @@ fn list_offsets<D: Disk>(
     let partition = topic.partition(request.partition)?;
     let (offset, timestamp) = match request.at {
         Some(At::Earliest(_)) => (partition.range()?.start, None),
-        Some(At::Latest(_)) => (partition.range()?.end, None),
+        Some(At::Latest(_)) => (partition.latest()?, None),
         Some(At::TimestampMs(at)) => match partition.first_at_or_after(Timestamp::from_millis(at))? {
             Some((offset, timestamp)) => (offset, Some(timestamp)),
-            None => (partition.range()?.end, None),
+            None => (partition.latest()?, None),
         },
         None => {
             let what = "which offset? one of earliest, latest, timestamp_ms has to be set".into();

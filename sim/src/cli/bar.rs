@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::out::say;
 use sim::sweep::Plan;
 use sim::sweep::sums::Sums;
 
@@ -39,7 +40,7 @@ impl Bar {
 
     /// Something that stays.
     pub fn print(&self, text: &str) {
-        self.0.suspend(|| println!("{text}"));
+        self.0.suspend(|| say!("{text}"));
     }
 
     /// It is over.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::out::say;
 use sim::barriers::{Barrier, Effort, Subject, barriers};
 use sim::explore::Bounds;
 
@@ -61,20 +62,16 @@ impl Barriers {
         let bounds =
             Bounds { images: self.limit, inner, threads: 1, nested_cuts: false, ..Bounds::default() };
         let effort = Effort { bounds, all: self.all, threads };
-        println!("{:<40} {:>7} {:>7}  first noticed by", "barrier", "reached", "noticed");
-        let table = barriers(&subjects, effort, &|barrier| println!("{}", line(barrier, self.all)));
+        say!("{:<40} {:>7} {:>7}  first noticed by", "barrier", "reached", "noticed");
+        let table = barriers(&subjects, effort, &|barrier| say!("{}", line(barrier, self.all)));
         for (name, what) in &table.broken {
-            println!("{name}: fails with every sync in place ({what}): left out");
+            say!("{name}: fails with every sync in place ({what}): left out");
         }
         for place in &table.unreached {
-            println!("{:<40} no scenario reaches it", place.to_string());
+            say!("{:<40} no scenario reaches it", place.to_string());
         }
         let (all, took) = (table.barriers.len() + table.unreached.len(), began.elapsed());
-        println!(
-            "\n{all} barriers, all noticed: {} ({} scenarios, {took:.1?})",
-            table.holds(),
-            subjects.len()
-        );
+        say!("\n{all} barriers, all noticed: {} ({} scenarios, {took:.1?})", table.holds(), subjects.len());
         ExitCode::from(u8::from(!table.holds()))
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::say;
 use sim::suite;
 
 /// Reads scenario files and shows all their mistakes, without running them
@@ -32,7 +33,7 @@ impl Check {
                 }
             }
         }
-        println!("{good} can be read, {bad} cannot");
+        say!("{good} can be read, {bad} cannot");
         ExitCode::from(if bad == 0 { 0 } else { 2 })
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::say;
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
 use sim::place::Place;
 use sim::scenario::Profile;
@@ -79,13 +80,13 @@ impl Explore {
             let bounds =
                 Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
             let report = explore(&run, bounds);
-            println!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
+            say!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
             if let Some(violation) = &report.first {
                 worst = worst.max(1);
-                println!("\nFAILED {violation}");
+                say!("\nFAILED {violation}");
                 self.show(&file, &run, violation);
             }
-            println!();
+            say!();
         }
         ExitCode::from(worst)
     }
@@ -93,22 +94,22 @@ impl Explore {
     /// What a violation needs to be seen again, and understood.
     fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation) {
         match witness(run, violation) {
-            None => println!("\nthe crash comes before the first step: no fault can be aimed at it"),
+            None => say!("\nthe crash comes before the first step: no fault can be aimed at it"),
             Some(found) => {
                 let text = print(&found.scenario);
-                println!("\n{text}");
+                say!("\n{text}");
                 let name = file.name.replace("::", "-");
                 let path = self.failures.join(format!("{name}-{}.kdl", run.scenario.seeds.start));
                 let written =
                     std::fs::create_dir_all(&self.failures).and_then(|()| std::fs::write(&path, text));
                 let path = path.display();
                 if let Err(e) = written {
-                    println!("{path}: {e}");
+                    say!("{path}: {e}");
                 }
                 let off = run.off.as_ref().map_or_else(String::new, |off| format!(" --without {off}"));
-                println!("see it again: cargo run --release -p sim -- run {path}{off}");
+                say!("see it again: cargo run --release -p sim -- run {path}{off}");
                 if !found.shows {
-                    println!(
+                    say!(
                         "the executor has not shown it with this scenario: the crash could not be placed as finely"
                     );
                 }
@@ -116,8 +117,8 @@ impl Explore {
         }
         if self.locate {
             match locate(run, violation, self.limit.max(LOCATE_IMAGES)) {
-                Some(mend) => println!("\n{mend}"),
-                None => println!("\nno single sync mends it"),
+                Some(mend) => say!("\n{mend}"),
+                None => say!("\nno single sync mends it"),
             }
         }
     }

@@ -17,6 +17,7 @@ mod figures;
 pub mod list;
 pub mod merge;
 pub mod new;
+mod out;
 pub mod replay;
 pub mod run;
 pub mod shrink;

@@ -23,12 +23,9 @@ impl New {
         match self.write() {
             Ok(path) => {
                 let path = path.display();
-                println!("wrote {path}\n");
-                println!("try it:     cargo run -p sim -- run {path} -v");
-                println!(
-                    "accept it:  INSTA_UPDATE=always cargo test -p sim --test scenarios -- {}",
-                    self.test()
-                );
+                say!("wrote {path}\n");
+                say!("try it:     cargo run -p sim -- run {path} -v");
+                say!("accept it:  INSTA_UPDATE=always cargo test -p sim --test scenarios -- {}", self.test());
                 ExitCode::SUCCESS
             }
             Err(why) => {
@@ -112,3 +109,4 @@ mod tests {
         }
     }
 }
+use super::out::say;

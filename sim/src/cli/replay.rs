@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::{say, say_on};
 use sim::outcome::run;
 use sim::scenario::syntax::print;
 use sim::{snapshot, trace};
@@ -34,17 +35,17 @@ impl Replay {
         };
         let outcome = run(&scenario, self.seed.unwrap_or(scenario.seeds.start));
         if self.print {
-            println!("{}", print(&outcome.scenario));
+            say!("{}", print(&outcome.scenario));
         }
         match self.trace {
-            true => print!("{}", trace::print::all(&outcome.trace)),
-            false if !self.print => print!("{}", snapshot::render(&outcome)),
+            true => say_on!("{}", trace::print::all(&outcome.trace)),
+            false if !self.print => say_on!("{}", snapshot::render(&outcome)),
             false => {}
         }
         if !outcome.holds() {
-            print!("\nFAILED\n{}", super::explained(&outcome));
+            say_on!("\nFAILED\n{}", super::explained(&outcome));
         }
-        println!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash());
+        say!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash());
         ExitCode::from(outcome.exit_code())
     }
 }

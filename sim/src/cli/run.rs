@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::out::say;
 use sim::outcome::Outcome;
 use sim::place::Place;
 use sim::scenario::Seeds;
@@ -55,7 +56,7 @@ impl Run {
         for file in &files {
             bar.set_message(file.name.clone());
             let line = self.one(file, &mut sums);
-            bar.suspend(|| println!("{line}"));
+            bar.suspend(|| say!("{line}"));
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -135,11 +136,11 @@ impl Sums {
     }
 
     fn print(&self, took: Duration) {
-        println!();
-        println!("scenarios        {:>10}", self.scenarios);
-        println!("runs             {:>10}", self.runs);
-        println!("failed           {:>10}", self.failed);
-        println!("simulated time   {:>10.1} s", self.simulated_ms as f64 / 1e3);
-        println!("real time        {:>10.1} s", took.as_secs_f64());
+        say!();
+        say!("scenarios        {:>10}", self.scenarios);
+        say!("runs             {:>10}", self.runs);
+        say!("failed           {:>10}", self.failed);
+        say!("simulated time   {:>10.1} s", self.simulated_ms as f64 / 1e3);
+        say!("real time        {:>10.1} s", took.as_secs_f64());
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::out::say_on;
 use sim::scenario::syntax::print;
 use sim::shrink::shrink;
 
@@ -55,7 +56,7 @@ impl Shrink {
         eprintln!("took           {:>10.1} s", began.elapsed().as_secs_f64());
         let text = print(&shrunk.scenario);
         let Some(output) = &self.output else {
-            print!("{text}");
+            say_on!("{text}");
             return ExitCode::SUCCESS;
         };
         match std::fs::write(output, text) {

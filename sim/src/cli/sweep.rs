@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::out::{say, say_on};
 use sim::scenario::syntax::print;
 use sim::sometimes::State;
 use sim::suite;
@@ -140,9 +141,9 @@ impl Sweep {
         if let Some(out) = &mut out {
             out.flush()?;
         }
-        println!("{}", figures::speed(&sums, began.elapsed(), plan.jobs));
+        say!("{}", figures::speed(&sums, began.elapsed(), plan.jobs));
         if self.beside_bare {
-            println!("{}", figures::beside_bare(plan).map_err(io::Error::other)?);
+            say!("{}", figures::beside_bare(plan).map_err(io::Error::other)?);
         }
         let partial = plan.shard.1 > 1 || end == End::Failed;
         let code = verdict(&sums, self.allow_unreached || partial);
@@ -152,7 +153,7 @@ impl Sweep {
                 4
             }
             End::Budget => {
-                println!("\nthe time was up after {} of {} runs", sums.runs(), plan.runs());
+                say!("\nthe time was up after {} of {} runs", sums.runs(), plan.runs());
                 code
             }
             End::Done | End::Failed => code,
@@ -197,17 +198,17 @@ fn write(out: &mut Option<BufWriter<File>>, line: &Line) -> io::Result<()> {
 
 /// Prints what the runs add up to, and gives what `sim` ends with.
 pub fn verdict(sums: &Sums, allow_unreached: bool) -> u8 {
-    println!("{}", sums.table_of_states());
+    say!("{}", sums.table_of_states());
     if sums.failures() > 0 {
-        println!("{}", sums.table_of_failures());
+        say!("{}", sums.table_of_failures());
     }
-    print!("{}", sums.summary());
+    say_on!("{}", sums.summary());
     let mut code = sums.exit_code();
     let unreached = sums.unreached();
     if !unreached.is_empty() && !allow_unreached {
-        println!();
+        say!();
         for (generator, state) in unreached {
-            println!("{generator} promises \"{state}\", and none of its seeds reached it");
+            say!("{generator} promises \"{state}\", and none of its seeds reached it");
         }
         code = code.max(4);
     }

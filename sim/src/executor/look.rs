@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::requests::{Pipe, back_to_back};
 use super::stage::Stage;
+use crate::scenario::request::Code;
 use crate::trace::{Answer, At, Event, Moment, Request};
 use crate::world::host::State;
 
@@ -26,6 +27,8 @@ struct Progress {
     holes: u64,
     times: BTreeSet<u64>,
     failed: bool,
+    /// Whether retention has taken what was asked for: where the log begins now has to be asked again.
+    overtaken: bool,
 }
 
 /// Looks at the whole broker, where it serves.
@@ -83,12 +86,15 @@ async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<Place,
         if open.is_empty() {
             return;
         }
-        let consume = |place: &Place| Request::Consume {
-            topic: place.0.clone(),
-            partition: place.1,
-            from: progress[place].next,
-            max_bytes: MAX_BYTES,
-            wait_ms: 0,
+        let consume = |place: &Place| match progress[place].overtaken {
+            true => offsets(place, At::Earliest),
+            false => Request::Consume {
+                topic: place.0.clone(),
+                partition: place.1,
+                from: progress[place].next,
+                max_bytes: MAX_BYTES,
+                wait_ms: 0,
+            },
         };
         let requests: Vec<Request> = open.iter().map(consume).collect();
         for (place, answer) in open.iter().zip(ask(stage, pipe, &requests).await) {
@@ -109,6 +115,15 @@ impl Progress {
                     Some(last) => self.next = last.offset + 1,
                     None => self.failed |= self.next < *end,
                 }
+            }
+            Answer::Offset(Some((start, _))) if self.overtaken => {
+                self.overtaken = false;
+                self.failed |= *start < self.next;
+                self.next = *start;
+            }
+            Answer::Refused { code: Code::OffsetOutOfRange, .. } if self.holes < HOLES => {
+                self.holes += 1;
+                self.overtaken = true;
             }
             Answer::Refused { .. } if self.holes < HOLES => {
                 self.holes += 1;
