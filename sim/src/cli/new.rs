@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::say;
+
 /// Writes a commented scenario to start from: `sim new recovery/my_first`
 #[derive(Debug, Args)]
 pub struct New {
@@ -109,4 +111,3 @@ mod tests {
         }
     }
 }
-use super::out::say;

@@ -159,7 +159,7 @@ impl fmt::Display for Report {
             0 => writeln!(f, "exhaustive: every legal image of every crash point")?,
             n => writeln!(
                 f,
-                "sampled: {n} crash points have more images than the bound; of those, the extremes and draws were taken"
+                "sampled: {n} places, those inside of writes and recoveries counted, have more images than --limit: of these, the extremes and draws"
             )?,
         }
         write!(f, "violations       {:>10}", self.violations)
