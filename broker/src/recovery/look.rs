@@ -143,12 +143,15 @@ impl<D: Disk> Recovery<'_, D> {
                 ));
                 self.damage(path, scan.end_at, len - scan.end_at.get(), expected, next.unwrap_or(expected));
                 sealed.bytes = len;
+                // Nobody knows how late the records behind that are: a lookup by time must not pass over them.
+                sealed.latest = None;
                 whole = false;
             }
             (Tail::Unreadable(kind), _) => {
                 let (name, at) = (name_of(path), scan.end_at);
                 self.fence(format!("{name} cannot be read behind byte {at}: {kind}"));
                 sealed.bytes = len;
+                sealed.latest = None;
                 whole = false;
             }
             (Tail::Torn, None) if whole && !self.told.read_only && !self.is_below_the_stop(&scan) => {

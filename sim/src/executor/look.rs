@@ -14,7 +14,7 @@ use crate::world::host::State;
 /// At most so many times are asked about in each partition.
 const TIMES: usize = 8;
 /// A hole longer than this is not walked through offset by offset.
-const HOLES: u64 = 64;
+const HOLES: u64 = 1000;
 const MAX_BYTES: u32 = 1 << 20;
 
 type Place = (Arc<str>, u32);

@@ -21,7 +21,7 @@ use crate::world::disk::WorldDisk;
 use crate::world::{DATA, host};
 
 /// A hole longer than this is not walked through offset by offset.
-const HOLES: u64 = 64;
+const HOLES: u64 = 1000;
 /// So many times are asked about in each partition.
 const TIMES: usize = 3;
 

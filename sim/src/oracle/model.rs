@@ -110,7 +110,7 @@ pub struct Partition {
     pub tampered: std::collections::BTreeSet<String>,
     /// A power loss came: offsets that nobody was promised may be holes.
     pub shaken: bool,
-    /// Whether the scenario or the disk has damaged the log at all.
+    /// Whether the scenario or the disk has damaged the log at all, or a hole that a power loss left had to stay in it.
     pub hurt: bool,
 }
 

@@ -431,6 +431,14 @@ impl Walk {
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             known.cut_failed = true;
+            known.hurt |= known.shaken;
+        }
+        if op.result.is_err()
+            && file.contains(".aside-")
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
+            known.hurt |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
         }
         if op.lies {
             self.lied(Some(&op.path));
@@ -467,7 +475,9 @@ impl Walk {
             CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
         };
         match kind {
-            CrashKind::Stop => self.model.stopped(),
+            // A stop on a disk that cannot be written syncs nothing.
+            CrashKind::Stop if !self.read_only => self.model.stopped(),
+            CrashKind::Stop => self.model.crash(false, now),
             CrashKind::Process => self.model.crash(false, now),
             CrashKind::Power => self.model.crash(true, now),
         }
