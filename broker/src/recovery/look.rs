@@ -141,7 +141,13 @@ impl<D: Disk> Recovery<'_, D> {
                 self.fence(format!(
                     "{name} has offset {found} at byte {position}, where {expected} should follow"
                 ));
-                self.damage(path, scan.end_at, len - scan.end_at.get(), expected, next.unwrap_or(expected));
+                // A write that landed in the wrong place shows how far the log had come: what lies between is damaged, or
+                // still to be found behind it, and not beyond the end.
+                let rest = len - scan.end_at.get();
+                let is_near =
+                    found >= expected && found.since(expected) <= rest / crate::record::HEADER_BYTES as u64;
+                sealed.end = if is_near { found.next() } else { expected };
+                self.damage(path, scan.end_at, rest, expected, next.unwrap_or(sealed.end));
                 sealed.bytes = len;
                 // Nobody knows how late the records behind that are: a lookup by time must not pass over them.
                 sealed.latest = None;

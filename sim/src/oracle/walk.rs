@@ -525,10 +525,10 @@ impl Walk {
         for ((topic, number), found) in &look.partitions {
             let certain = self.model.topics.get(topic).is_some_and(|t| !t.uncertain);
             if found.unknown {
-                if certain && !found.disturbed {
+                if certain && !found.disturbed && !self.model.lying {
                     let said = ("the topic is there", "the broker does not know it");
                     self.findings.broke(super::Promise::Kept, "topic lost", topic.as_ref(), said, &[]);
-                } else if !certain {
+                } else if !certain || self.model.lying {
                     self.model.topics.remove(topic);
                 }
                 continue;
