@@ -24,13 +24,19 @@ pub(super) struct Life {
     wrote: bool,
     starts: u32,
     asked: bool,
+    /// Whether the step that is under way stops it.
+    stopping: bool,
 }
 
 impl Life {
     pub(super) fn saw(&mut self, event: &Event, disk: &Disk, clients: &Clients, states: &mut States) {
         match event {
+            Event::Step { text, .. } => {
+                let word = text.split_whitespace().next();
+                self.stopping = self.doing == Doing::Serving && matches!(word, Some("stop" | "restart"));
+            }
             Event::Starting(starting) => {
-                self.doing = Doing::Recovering;
+                (self.doing, self.stopping) = (Doing::Recovering, false);
                 self.always = starting.durability == Mode::Always;
             }
             Event::Started { clean, partitions, notes } => {
@@ -84,8 +90,7 @@ impl Life {
             states.add_if(State::CrashInWrite, during.starts_with("at byte"));
             let at_sync = ["before sync", "after sync"].iter().any(|start| during.starts_with(start));
             states.add_if(State::CrashInSync, at_sync);
-            states
-                .add_if(State::CrashInStop, during.contains("/clean") || during.contains("while it stopped"));
+            states.add_if(State::CrashInStop, self.stopping);
             states.add_if(State::CrashInRecovery, self.doing == Doing::Recovering);
             states.add_if(State::CrashInRoll, disk.is_rolling());
             states.add_if(State::CrashTwice, self.doing == Doing::Serving && self.starts > 1 && !self.asked);

@@ -161,6 +161,7 @@ pub fn of(trace: &Trace) -> States {
             Event::Step { text, .. } => {
                 let cut = text.starts_with("partition ") || text.starts_with("hold ");
                 states.add_if(State::NetworkCut, cut);
+                life.saw(&entry.event, &disk, &clients, &mut states);
             }
             Event::Surgery { .. } => states.add(State::Rot),
             event => {
