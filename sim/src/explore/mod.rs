@@ -15,8 +15,8 @@
 //! | [`record`] | the run that is explored |
 //! | [`visit`] | goes through all crash points, on all cores |
 //! | [`nested`] | crashes inside recovery |
-//! | [`witness`] | a violation, as a scenario that shows it again |
-//! | [`locate`] | which sync is missing |
+//! | [`mod@witness`] | a violation, as a scenario that shows it again |
+//! | [`mod@locate`] | which sync is missing |
 //! | [`report`] | the figures |
 
 pub mod locate;
