@@ -121,6 +121,13 @@ pub(crate) struct Made {
     pub lost: bool,
 }
 
+impl Made {
+    /// The topic's own setting, or the broker's; none where nobody knows whether it had one of its own.
+    fn or<T>(&self, own: Option<T>, brokers: Option<T>) -> Option<T> {
+        if self.lost { None } else { own.or(brokers) }
+    }
+}
+
 /// What the directories say.
 type Listed = BTreeMap<String, Made>;
 
@@ -149,9 +156,12 @@ impl<D: Disk> Opening<'_, D> {
             report.partitions.extend(reports);
             topics.insert(name.clone(), Topic::new(name.clone(), settings.clone(), partitions));
         }
+        let mut partitions = topics.values().flat_map(Topic::partitions);
+        let opened_all = unserved.is_empty() && partitions.all(|partition| partition.range().is_ok());
         // Only now: until every partition is recovered, what is known of the last run must stay known.
         if read_only.is_none()
-            && let Err(unnoted) = session::write_running(disk, self.data, self.settings.durability)
+            && let Err(unnoted) =
+                session::write_running(disk, self.data, self.settings.durability, opened_all)
         {
             match unnoted {
                 Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),
@@ -214,8 +224,7 @@ impl<D: Disk> Opening<'_, D> {
         Ok(listed)
     }
 
-    /// What a topic was made with. Where its file is lost, the partitions are counted, and what else was lost with it is
-    /// said; `None`: there are none either.
+    /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
     fn topic_settings(&self, dir: &Path) -> io::Result<Option<Made>> {
         let disk = &self.world.disk;
         let entries = match disk.list(dir) {
@@ -275,12 +284,8 @@ impl<D: Disk> Opening<'_, D> {
             segment_bytes: self.settings.segment_bytes,
             max_unsynced_bytes: self.settings.max_unsynced_bytes,
             index_interval: self.settings.index_interval,
-            retention_bytes: made
-                .settings
-                .retention_bytes
-                .or(self.settings.retention_bytes)
-                .filter(|_| !made.lost),
-            retention_age: made.settings.retention_age.or(self.settings.retention_age).filter(|_| !made.lost),
+            retention_bytes: made.or(made.settings.retention_bytes, self.settings.retention_bytes),
+            retention_age: made.or(made.settings.retention_age, self.settings.retention_age),
         };
         let stopped_at = last.and_then(|(last, _)| last.stopped_at(&config.name));
         let evidence = match last {

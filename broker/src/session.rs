@@ -159,10 +159,17 @@ pub enum Unnoted {
 }
 
 /// Durably says that a run has begun. Where that cannot be written, at least nothing wrong should be left to be read.
-pub fn write_running<D: Disk>(disk: &D, data: &Path, durability: Durability) -> Result<(), Unnoted> {
+/// `opened_all`: what a run has not opened, an earlier one has written; then nothing is said, and the next recovery
+/// assumes nothing.
+pub fn write_running<D: Disk>(
+    disk: &D,
+    data: &Path,
+    durability: Durability,
+    opened_all: bool,
+) -> Result<(), Unnoted> {
     let path = data.join(RUNNING);
     let forget = || files::remove_if_there(disk, &path).and_then(|()| disk::sync_dir(disk, data));
-    let Some(boot) = disk.boot_id() else { return forget().map_err(Unnoted::Stale) };
+    let Some(boot) = disk.boot_id().filter(|_| opened_all) else { return forget().map_err(Unnoted::Stale) };
     let ran = match durability {
         Durability::Os => Ran::Os,
         Durability::Interval(_) => Ran::Interval,
