@@ -1,6 +1,7 @@
 //! What the tests on real sockets share: a server in this process, and the program itself as a process.
 #![allow(dead_code, missing_docs, clippy::disallowed_methods)] // each test file uses a part of it, on the real machine
 
+pub mod bench;
 pub mod process;
 
 use std::path::Path;

@@ -46,7 +46,8 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
 }
 
 fn is_damaged(model: &Model, path: &str) -> bool {
-    let place = super::walk::place(path).and_then(|(topic, partition, _)| model.partition(topic, partition));
+    let place =
+        super::walk::files::place(path).and_then(|(topic, partition, _)| model.partition(topic, partition));
     place.is_some_and(|known| known.hurt || known.lied || !known.tampered.is_empty())
 }
 

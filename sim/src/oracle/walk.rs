@@ -1,24 +1,22 @@
 //! Goes through a trace once, keeps the model, and asks each promise where it can be broken.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod calls;
+pub(super) mod files;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::error::Code;
-use bytes::Bytes;
-
-use super::decode::{self, Piece};
 use super::look::{Look, name};
-use super::model::{Content, Fate, Model, Partition, Produced, RecordId, Topic};
-use super::p06_derived::Complete;
+use super::model::{Model, Topic};
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
 use super::{
-    Findings, Verdict, p01_dense, p02_kept, p03_never_wrong, p04_refused_absent, p05_no_reuse, p06_derived,
-    p07_time, p08_idempotent, p09_damage, p12_bounded,
+    Findings, Verdict, p01_dense, p02_kept, p03_never_wrong, p04_refused_absent, p07_time, p08_idempotent,
+    p09_damage, p12_bounded,
 };
 use crate::trace::{
-    Again, Answer, CallId, CrashKind, DiskOp, Entry, Event, Image, Millis, Mode, Moment, Placed, Recovered,
-    Request, Sent, Starting, Trace,
+    Again, Answer, CallId, CrashKind, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
+    Starting, Trace,
 };
 
 /// What the promises say about a trace.
@@ -233,237 +231,6 @@ impl Walk {
         self.routing.restarted();
     }
 
-    fn call(&mut self, id: CallId, client: &Arc<str>, request: &Request, at: Millis) {
-        if let Request::Produce { topic, partition, records } = request {
-            let (entry, epoch) = (self.findings.entry, self.model.epoch);
-            self.model.under_way += records.len() as u64;
-            let produced = Produced {
-                topic: topic.clone(),
-                client: client.clone(),
-                partition: *partition,
-                records: records.clone(),
-                fates: vec![Fate::Open; records.len()],
-                entry,
-                answer: entry,
-                answered: false,
-                epoch,
-            };
-            if let Some(topic) = self.model.topics.get_mut(topic) {
-                for (index, sent) in records.iter().enumerate() {
-                    let content = (sent.key.clone(), sent.value.clone());
-                    topic.by_content.entry(content).or_default().push(RecordId { call: id, index });
-                }
-            }
-            self.model.produced.insert(id, produced);
-        }
-        let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck };
-        self.calls.insert(id, open);
-    }
-
-    fn answer(&mut self, id: CallId, answer: &Answer, now: Millis) {
-        let Some(open) = self.calls.remove(&id) else { return };
-        let disturbed = open.struck != self.struck;
-        match &open.request {
-            Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
-                let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
-                self.created(topic, *partitions, retention, answer);
-            }
-            Request::DeleteTopic { topic } => self.deleted(topic, answer),
-            Request::Produce { topic, records, .. } => self.produced(id, topic, records, answer, now),
-            Request::Consume { topic, partition, from, max_bytes, .. } => {
-                if let Answer::Fetched { records, .. } = answer {
-                    let what = format!("{}, asked by {}", name(topic, *partition), open.client);
-                    p01_dense::answer(&mut self.findings, &what, *from, records);
-                    p12_bounded::answer(&mut self.findings, &what, *max_bytes, records);
-                    for seen in records {
-                        p03_never_wrong::read(
-                            &mut self.findings,
-                            &mut self.model,
-                            topic,
-                            *partition,
-                            seen,
-                            now,
-                        );
-                    }
-                }
-            }
-            _ => {}
-        }
-        if let Some(look) = &mut self.look {
-            look.answer(&open.request, answer, disturbed);
-        }
-        let took = now - open.at;
-        self.liveness.answer(&mut self.findings, &self.model, &open.request, answer, took);
-    }
-
-    fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer) {
-        let uncertain = match answer {
-            Answer::Done => false,
-            Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
-            _ => return,
-        };
-        // What was made now is new: one of its name whose deletion nobody answered is gone.
-        if !uncertain && self.model.topics.get(topic).is_none_or(|known| known.uncertain) {
-            self.model.topics.remove(topic);
-            self.routing.forget(topic);
-        }
-        let known = self.model.topics.entry(topic.clone());
-        known.or_insert_with(|| Topic::new(partitions, retention, uncertain));
-        if !uncertain && let Some(topic) = self.model.topics.get_mut(topic) {
-            topic.uncertain = false;
-        }
-    }
-
-    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer) {
-        match answer {
-            Answer::Done => {
-                self.model.topics.remove(topic);
-            }
-            Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => {
-                if let Some(topic) = self.model.topics.get_mut(topic) {
-                    topic.uncertain = true;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn produced(&mut self, id: CallId, topic: &Arc<str>, records: &[Sent], answer: &Answer, now: Millis) {
-        let entry = self.findings.entry;
-        let Some(produced) = self.model.produced.get_mut(&id) else { return };
-        produced.answer = entry;
-        produced.answered = true;
-        let chosen = produced.partition;
-        match answer {
-            Answer::Produced(placed) => {
-                for (index, placed) in placed.iter().enumerate() {
-                    self.placed(RecordId { call: id, index }, topic, *placed, now);
-                }
-            }
-            Answer::Refused { code, .. } if !code.leaves_outcome_unknown() => {
-                (0..records.len()).for_each(|index| self.refused(RecordId { call: id, index }));
-            }
-            Answer::Lost { sent: false, .. } => {
-                (0..records.len()).for_each(|index| self.refused(RecordId { call: id, index }));
-            }
-            _ => {}
-        }
-        if !matches!(answer, Answer::Produced(_)) && chosen.is_none() {
-            let keyless = records.iter().filter(|r| r.key.is_none()).count();
-            (0..keyless).for_each(|_| self.routing.unclear(topic));
-        }
-        self.model.under_way -= records.len() as u64;
-    }
-
-    /// What became of one record.
-    fn placed(&mut self, id: RecordId, topic: &Arc<str>, placed: Placed, now: Millis) {
-        match placed {
-            Placed::At(partition, offset) => {
-                let at = (partition, offset);
-                p05_no_reuse::acknowledged(&mut self.findings, &mut self.model, topic, at, id, now);
-                self.routing.acknowledged(&mut self.findings, &self.model, topic, at, id);
-            }
-            Placed::Refused(code) => {
-                if !code.leaves_outcome_unknown() {
-                    self.refused(id);
-                }
-                self.routing.unclear(topic);
-            }
-            Placed::Unknown => self.routing.unclear(topic),
-        }
-    }
-
-    fn refused(&mut self, id: RecordId) {
-        let fate = self.model.produced.get(&id.call).map(|produced| produced.fates[id.index]);
-        // What was read may have been another record with the same content.
-        if let Some(Fate::Found(partition, _)) = fate
-            && let Some(other) = self.model.double(id, partition)
-        {
-            self.model.exchange(id, other);
-        }
-        let Some(produced) = self.model.produced.get(&id.call) else { return };
-        if let Fate::Found(partition, offset) = produced.fates[id.index] {
-            let what = format!("{} offset {offset}", name(&produced.topic, partition));
-            let because = self.model.entries_of(id);
-            let said = ("a refused record was never there", "it had been read");
-            self.findings.broke(super::Promise::RefusedAbsent, "read, then refused", what, said, &because);
-        }
-        self.model.set_fate(id, Fate::Refused);
-    }
-
-    fn disk(&mut self, op: &DiskOp) {
-        self.struck += u64::from(op.fault.is_some());
-        self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
-        self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
-        self.taken_back |= op.op == "rename" && &*op.path == "clean";
-        // A sync that is interrupted again and again has failed in the end.
-        let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
-        let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
-        let Some((topic, partition, file)) = place(&op.path) else {
-            // A failing directory above them concerns all.
-            let all = self.model.topics.values_mut().flat_map(|t| &mut t.partitions);
-            all.for_each(|known| known.may_fence |= failing);
-            return;
-        };
-        let failed = op.result.is_err() && op.fault.is_some();
-        let is_log = file.ends_with(".log");
-        if op.op == "open" && is_log && op.result.is_ok() {
-            let base = decode::base_offset(file.trim_end_matches(".log"));
-            if let (Some(known), Some(base)) = (self.model.partition_mut(topic, partition), base) {
-                known.newest_base = known.newest_base.max(base);
-            }
-        }
-        if failed && op.op == "sync" && is_log {
-            self.model.sync_failed(topic, partition);
-        }
-        if op.result.is_err()
-            && file.contains("index")
-            && let Some(known) = self.model.partition_mut(topic, partition)
-        {
-            known.index_behind = true;
-            known.index_cramped |=
-                op.result.as_ref().is_err_and(|e| matches!(e.as_str(), "ENOSPC" | "EDQUOT"));
-            known.index_unbuilt |= file.ends_with(".tmp") && op.result.as_ref().is_err_and(|e| e == "ENOSPC");
-        }
-        if failed
-            && op.op == "set-len"
-            && is_log
-            && let Some(known) = self.model.partition_mut(topic, partition)
-        {
-            known.cut_failed = true;
-            known.hurt |= known.shaken;
-        }
-        if op.result.is_err()
-            && file.contains(".aside-")
-            && let Some(known) = self.model.partition_mut(topic, partition)
-        {
-            // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
-            known.hurt |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
-        }
-        if op.lies {
-            self.lied(Some(&op.path));
-        }
-        if failing && let Some(known) = self.model.partition_mut(topic, partition) {
-            known.may_fence = true;
-        }
-    }
-
-    /// The disk did not do what it said it did.
-    fn lied(&mut self, path: Option<&str>) {
-        match path.and_then(place) {
-            Some((topic, partition, file)) => {
-                if let Some(known) = self.model.partition_mut(topic, partition) {
-                    known.lied = true;
-                    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-                    known.tampered.insert(format!("{topic}/{partition}/{stem}"));
-                }
-            }
-            None => {
-                self.model.topics.values_mut().flat_map(|t| &mut t.partitions).for_each(|p| p.lied = true)
-            }
-        }
-    }
-
     fn crash(&mut self, kind: CrashKind, now: Millis) {
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {
@@ -482,43 +249,6 @@ impl Walk {
             CrashKind::Power => self.model.crash(true, now),
         }
         self.routing.restarted();
-    }
-
-    fn image(&mut self, moment: Moment, image: &Arc<Image>) {
-        match moment {
-            Moment::Untouched => self.untouched = Some(image.clone()),
-            Moment::Touched => {
-                (self.closed, self.trouble) = (false, true);
-                if let Some(before) = self.untouched.take() {
-                    self.touched(&before, image);
-                }
-            }
-            Moment::Recovered => self.indexes(image, Complete::Exactly),
-            Moment::Check => {
-                if let Some(look) = &mut self.look {
-                    look.image = Some(image.clone());
-                }
-                self.indexes(image, Complete::MayLag);
-            }
-            Moment::Down => {}
-        }
-    }
-
-    fn indexes(&mut self, image: &Image, complete: Complete) {
-        for (topic, known) in &self.model.topics {
-            for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
-                p06_derived::files(&mut self.findings, &self.model, topic, partition, image, complete);
-            }
-        }
-    }
-
-    /// The scenario has changed files: what it destroyed may be gone, and what it wrote may be read.
-    fn touched(&mut self, before: &Image, after: &Image) {
-        for (topic, known) in &mut self.model.topics {
-            for (number, partition) in (0..).zip(&mut known.partitions) {
-                touched(topic, number, partition, before, after);
-            }
-        }
     }
 
     fn looked(&mut self, look: &Look) {
@@ -544,63 +274,5 @@ impl Walk {
             p09_damage::look(f, topic, *number, found);
         }
         p04_refused_absent::look(&mut self.findings, &mut self.model);
-    }
-}
-
-/// An error that leaves nothing broken behind.
-fn is_passing(error: &str) -> bool {
-    matches!(error, "ENOSPC" | "EDQUOT" | "EINTR")
-}
-
-/// A path in a partition: topic, partition, file name (empty for the directory itself).
-pub(super) fn place(path: &str) -> Option<(&str, u32, &str)> {
-    let (topic, rest) = path.split_once('/')?;
-    let (partition, file) = rest.split_once('/').unwrap_or((rest, ""));
-    Some((topic, partition.parse().ok()?, file))
-}
-
-/// All good records of a partition's files, by offset.
-fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
-    let mut good = BTreeMap::new();
-    for segment in decode::segments(image, topic, partition) {
-        for piece in decode::log(segment.log, segment.base) {
-            if let Piece::Record(r) = piece {
-                let content = (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
-                good.entry(r.offset).or_insert(content);
-            }
-        }
-    }
-    good
-}
-
-fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, after: &Image) {
-    let dir = format!("{topic}/{number}/");
-    let files = |image: &Image| -> BTreeMap<Arc<str>, Arc<[u8]>> {
-        let inside = image.0.iter().filter(|f| f.path.starts_with(&dir));
-        inside.map(|f| (f.path.clone(), f.bytes.clone())).collect()
-    };
-    let (old, new) = (files(before), files(after));
-    let names: BTreeSet<&Arc<str>> = old.keys().chain(new.keys()).collect();
-    let changed: Vec<&&Arc<str>> = names.iter().filter(|name| old.get(**name) != new.get(**name)).collect();
-    if changed.is_empty() {
-        return;
-    }
-    for path in &changed {
-        if let Some((stem, _)) = path.rsplit_once('.') {
-            partition.tampered.insert(stem.to_owned());
-        }
-    }
-    if !changed.iter().any(|path| path.ends_with(".log")) {
-        return;
-    }
-    partition.hurt = true;
-    let (old, new) = (good(before, topic, number), good(after, topic, number));
-    for (offset, slot) in &mut partition.slots {
-        slot.damaged |= old.get(offset) != new.get(offset);
-    }
-    for (offset, content) in new {
-        if old.get(&offset) != Some(&content) {
-            partition.planted.insert(offset, content);
-        }
     }
 }

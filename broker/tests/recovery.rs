@@ -1,0 +1,333 @@
+//! Opening a log on a real disk: what was damaged, cut, lost or foreign between two runs, and what a start makes of it.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use broker::Broker;
+use broker::batch::Batch;
+use broker::broker::World;
+use broker::disk::OsDisk;
+use broker::error::{Code, Error};
+use broker::index;
+use broker::settings::{Settings, TopicSettings};
+use broker::units::{Offset, Timestamp};
+use broker::work::Threads;
+
+use common::bench::*;
+
+#[tokio::test]
+async fn a_torn_tail_cut_at_every_byte_goes_and_what_is_appended_after_it_stays() {
+    for cut in 1..39 {
+        let bench = Bench::new(Settings { index_interval: 1, ..Settings::default() });
+        let (broker, partition) = bench.one_partition().await;
+        append(&partition, &["a", "b", "0123456789"]).await;
+        drop((broker, partition));
+        let log = fs::OpenOptions::new().write(true).open(bench.path(LOG_0)).unwrap();
+        log.set_len(60 + cut).unwrap();
+
+        let (broker, report) = bench.open();
+        assert_eq!(report.partitions[0].cut, cut);
+        let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+        assert_eq!(append(&partition, &["c", "d"]).await, Offset::new(2));
+        drop((broker, partition));
+        let (_broker, partition) = bench.one_partition().await;
+        assert_eq!(read_all(&partition), ["a", "b", "c", "d"], "cut at {cut}");
+        assert_indexes_are_derived(&bench, 1);
+    }
+}
+
+#[tokio::test]
+async fn damage_is_named_served_around_and_never_cut() {
+    let bench = Bench::new(Settings { index_interval: 2, ..Settings::default() });
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c", "d", "e"]).await;
+    drop((broker, partition));
+    let mut bytes = fs::read(bench.path(LOG_0)).unwrap();
+    bytes[2 * 30 + 29] ^= 1;
+    fs::write(bench.path(LOG_0), &bytes).unwrap();
+
+    for restart in 0..3 {
+        let (broker, report) = bench.open();
+        let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+        if restart == 0 {
+            let damage = &report.partitions[0].damage[0];
+            assert_eq!((damage.position.get(), damage.first.get(), damage.next.get()), (60, 2, 3));
+        }
+        match partition.read(Offset::new(2), 1000) {
+            Err(Error::Corrupt { position, offset, next, .. }) => {
+                assert_eq!((position.get(), offset.get(), next.get()), (60, 2, 3));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(partition.read(Offset::ZERO, 1000).unwrap().next, Offset::new(2), "up to the damage");
+        let mut right = vec!["d".to_owned(), "e".to_owned()];
+        right.extend((0..restart).map(|n| format!("new {n}")));
+        assert_eq!(read_from(&partition, Offset::new(3)).unwrap(), right);
+        let value = format!("new {restart}");
+        assert_eq!(append(&partition, &[&value]).await, Offset::new(5 + restart));
+        assert_eq!(fs::read(bench.path(LOG_0)).unwrap(), bytes, "the damaged segment is left as it is");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_index_changes_no_answer_and_is_mended_at_the_next_start() {
+    type Surgery = (&'static str, fn(&Path));
+    let surgeries: [Surgery; 7] = [
+        ("deleted", |p| fs::remove_file(p).unwrap()),
+        ("emptied", |p| fs::write(p, []).unwrap()),
+        ("zero-padded", |p| fs::write(p, [fs::read(p).unwrap(), vec![0; 40]].concat()).unwrap()),
+        ("cut within an entry", |p| {
+            let bytes = fs::read(p).unwrap();
+            fs::write(p, &bytes[..bytes.len() - 7]).unwrap();
+        }),
+        ("one entry short", |p| {
+            let bytes = fs::read(p).unwrap();
+            fs::write(p, &bytes[..bytes.len() - index::ENTRY_BYTES]).unwrap();
+        }),
+        ("a bit flipped", |p| {
+            let mut bytes = fs::read(p).unwrap();
+            bytes[5] ^= 8;
+            fs::write(p, bytes).unwrap();
+        }),
+        ("well-formed and wrong", |p| {
+            let wrong = [index::Entry { key: 2, value: 31 }];
+            fs::write(p, index::encode_all(&wrong)).unwrap();
+        }),
+    ];
+    for clean in [true, false] {
+        for name in [INDEX_0, TIME_INDEX_0] {
+            for (what, surgery) in &surgeries {
+                let bench = Bench::small();
+                let (broker, partition) = bench.one_partition().await;
+                for i in 0..20 {
+                    bench.clock.set(1000 + i * 10);
+                    append(&partition, &[&i.to_string()]).await;
+                }
+                // Broken while it runs: lookups go on giving right answers.
+                surgery(&bench.path(name));
+                let right: Vec<String> = (0..20).map(|i| i.to_string()).collect();
+                for from in 0..20 {
+                    let values = read_from(&partition, Offset::new(from)).unwrap();
+                    assert_eq!(values, right[usize::try_from(from).unwrap()..], "{name} {what}");
+                    let found = partition.first_at_or_after(Timestamp::from_millis(995 + from * 10)).unwrap();
+                    assert_eq!(found.unwrap().0, Offset::new(from), "{name} {what}");
+                }
+                if clean {
+                    broker.close().await.unwrap();
+                }
+                drop((broker, partition));
+                if !bench.path(name).exists() || *what != "deleted" {
+                    let (_broker, partition) = bench.one_partition().await;
+                    assert_eq!(read_all(&partition), right, "{name} {what}");
+                }
+                if *what != "well-formed and wrong" {
+                    assert_indexes_are_derived(&bench, 3);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clean_restart_trusts_and_an_unclean_one_scans_and_both_change_nothing() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c", "d"]).await;
+    append(&partition, &["e", "f", "g", "h"]).await;
+    let files = bench.files();
+    drop((broker, partition));
+    for i in 0..40 {
+        let (broker, report) = bench.open();
+        let clean = i > 0 && i % 2 == 0;
+        assert_eq!(report.clean, clean, "start {i}");
+        assert_eq!(report.partitions[0].scanned == 0, clean, "start {i}");
+        assert_eq!(report.partitions[0].notes, [""; 0]);
+        if i % 2 == 1 {
+            broker.close().await.unwrap();
+        }
+        drop(broker);
+        assert_eq!(bench.files(), files, "start {i}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_clean_stop_recorded_and_is_gone_is_damage_and_its_offsets_are_not_used_again() {
+    for cut in [0, 31, 45, 93, 119] {
+        let bench = Bench::new(Settings::default());
+        let (broker, partition) = bench.one_partition().await;
+        append(&partition, &["a", "b", "c", "d"]).await;
+        broker.close().await.unwrap();
+        drop((broker, partition));
+        // Also when a run that crashed came in between.
+        drop(bench.open());
+        fs::OpenOptions::new().write(true).open(bench.path(LOG_0)).unwrap().set_len(cut).unwrap();
+
+        let (broker, report) = bench.open();
+        let whole = cut / 30;
+        let damage = &report.partitions[0].damage[0];
+        assert_eq!((damage.first.get(), damage.next.get()), (whole, 4), "cut to {cut}: {report:?}");
+        let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+        let lost = partition.read(Offset::new(3), 100).unwrap_err();
+        assert_eq!(lost.code(), Code::Corrupt, "cut to {cut}: {lost}");
+        assert_eq!(append(&partition, &["e"]).await, Offset::new(4), "cut to {cut}");
+        drop((broker, partition));
+        let (_broker, partition) = bench.one_partition().await;
+        assert_eq!(read_from(&partition, Offset::new(4)).unwrap(), ["e"]);
+        assert_eq!(partition.read(Offset::new(3), 100).unwrap_err().code(), Code::Corrupt);
+    }
+}
+
+#[tokio::test]
+async fn what_a_clean_stop_recorded_of_a_deleted_topic_is_forgotten_with_it() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c", "d"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let (broker, _) = bench.open();
+    broker.delete_topic("t").await.unwrap();
+    drop(broker);
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["x"]).await;
+    drop((broker, partition));
+    let (_broker, partition) = bench.one_partition().await;
+    assert_eq!(
+        (partition.range().unwrap().end, read_all(&partition)),
+        (Offset::new(1), vec!["x".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn two_brokers_cannot_have_one_directory_and_the_second_changes_nothing() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    let files = bench.files();
+    let world = World { disk: OsDisk, clock: bench.clock.clone() as _, work: Arc::new(Threads) };
+    let second = Broker::open(world, bench.dir.path(), bench.settings.clone(), &|_, _, _| {});
+    assert!(second.unwrap_err().to_string().contains("another process"));
+    assert_eq!(bench.files(), files);
+    drop((broker, partition));
+    bench.open();
+}
+
+#[tokio::test]
+async fn foreign_files_are_left_alone_and_named() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    drop((broker, partition));
+    fs::create_dir(bench.dir.path().join("lost+found")).unwrap();
+    fs::write(bench.dir.path().join(".DS_Store"), "x").unwrap();
+    for name in ["0.log", "00000000000000000000.log.swp", "notes.txt"] {
+        fs::write(bench.path(name), "x").unwrap();
+    }
+    fs::create_dir(bench.path("00000000000000000009.log")).unwrap();
+    fs::write(bench.path("00000000000000000000.index.tmp"), "x").unwrap();
+    fs::write(bench.path("00000000000000000077.index"), "x").unwrap();
+    let (broker, report) = bench.open();
+    assert_eq!(report.notes.len(), 2, "{:?}", report.notes);
+    assert_eq!(report.partitions[0].notes.len(), 6, "{:?}", report.partitions[0].notes);
+    assert_eq!(read_all(broker.topic("t").unwrap().partition(0).unwrap()), ["a"]);
+    for kept in ["0.log", "00000000000000000000.log.swp", "notes.txt", "00000000000000000009.log"] {
+        assert!(bench.path(kept).exists(), "{kept}");
+    }
+    for removed in ["00000000000000000000.index.tmp", "00000000000000000077.index"] {
+        assert!(!bench.path(removed).exists(), "{removed}");
+    }
+}
+
+#[tokio::test]
+async fn a_partition_that_cannot_be_opened_says_so_and_is_not_taken_for_empty() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    for partition in broker.topic("t").unwrap().partitions() {
+        append(partition, &["a"]).await;
+    }
+    drop(broker);
+    fs::rename(bench.dir.path().join("t/0"), bench.dir.path().join("elsewhere")).unwrap();
+    let (broker, report) = bench.open();
+    assert!(report.partitions[0].fenced.as_deref().unwrap().contains("cannot be opened"), "{report:?}");
+    let topic = broker.topic("t").unwrap();
+    let lost = topic.partition(0).unwrap();
+    let told = [
+        lost.range().unwrap_err(),
+        lost.read(Offset::ZERO, 100).unwrap_err(),
+        lost.first_at_or_after(Timestamp::from_millis(0)).unwrap_err(),
+    ];
+    for error in told {
+        assert_eq!(error.code(), Code::StorageFailed);
+        assert!(error.to_string().starts_with("t/0 cannot be served: it cannot be opened: "), "{error}");
+    }
+    assert_eq!(read_all(topic.partition(1).unwrap()), ["a"]);
+    drop((broker, topic));
+    fs::rename(bench.dir.path().join("elsewhere"), bench.dir.path().join("t/0")).unwrap();
+    let (broker, _) = bench.open();
+    assert_eq!(read_all(broker.topic("t").unwrap().partition(0).unwrap()), ["a"]);
+}
+
+#[tokio::test]
+async fn offsets_of_logs_that_are_gone_altogether_are_not_used_again() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    for name in bench.files().keys() {
+        fs::remove_file(bench.path(name)).unwrap();
+    }
+    let (broker, report) = bench.open();
+    let damage = &report.partitions[0].damage;
+    assert_eq!((damage[0].first.get(), damage[0].next.get()), (0, 3), "{report:?}");
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    assert_eq!(append(&partition, &["d"]).await, Offset::new(3));
+    assert_eq!(read_all(&partition), ["d"]);
+}
+
+#[tokio::test]
+async fn a_topic_whose_settings_are_lost_keeps_its_records_and_says_what_is_lost() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    let settings = TopicSettings { retention_bytes: Some(1), ..TopicSettings::with_partitions(2) };
+    broker.create_topic("t", settings).await.unwrap();
+    append(broker.topic("t").unwrap().partition(1).unwrap(), &["a"]).await;
+    drop(broker);
+    let file = bench.dir.path().join("t/topic");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let (broker, report) = bench.open();
+    assert!(report.notes[0].contains("t: the file with what it was made with is missing or damaged: 2 part"));
+    let topic = broker.topic("t").unwrap();
+    assert_eq!(*topic.settings(), TopicSettings::with_partitions(2));
+    assert_eq!(read_all(topic.partition(1).unwrap()), ["a"]);
+}
+
+#[tokio::test]
+async fn records_out_of_order_fence_one_partition_and_nothing_is_deleted() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    let topic = broker.topic("t").unwrap();
+    append(topic.partition(0).unwrap(), &["a", "b"]).await;
+    append(topic.partition(1).unwrap(), &["x"]).await;
+    drop((broker, topic));
+    let log = fs::read(bench.path(LOG_0)).unwrap();
+    fs::write(bench.path(LOG_0), [&log[..], &log[..30]].concat()).unwrap();
+    let (broker, report) = bench.open();
+    assert!(
+        report.partitions[0].fenced.as_deref().unwrap().contains("offset 0 at byte 60, where 2"),
+        "{report:?}"
+    );
+    let topic = broker.topic("t").unwrap();
+    assert_eq!(read_all(topic.partition(0).unwrap()), ["a", "b"]);
+    let mut batch = Batch::new();
+    batch.push(None, b"c");
+    assert_eq!(topic.partition(0).unwrap().append(&mut batch).await.unwrap_err().code(), Code::Fenced);
+    assert_eq!(append(topic.partition(1).unwrap(), &["y"]).await, Offset::new(1));
+    assert_eq!(fs::metadata(bench.path(LOG_0)).unwrap().len(), 90);
+}

@@ -1,0 +1,171 @@
+//! Calls and their answers: what clients have been promised.
+
+use std::sync::Arc;
+
+use broker::error::Code;
+
+use super::{Open, Walk};
+use crate::oracle::look::name;
+use crate::oracle::model::{Fate, Produced, RecordId, Topic};
+use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
+use crate::trace::{Answer, CallId, Millis, Placed, Request, Sent};
+
+impl Walk {
+    pub(super) fn call(&mut self, id: CallId, client: &Arc<str>, request: &Request, at: Millis) {
+        if let Request::Produce { topic, partition, records } = request {
+            let (entry, epoch) = (self.findings.entry, self.model.epoch);
+            self.model.under_way += records.len() as u64;
+            let produced = Produced {
+                topic: topic.clone(),
+                client: client.clone(),
+                partition: *partition,
+                records: records.clone(),
+                fates: vec![Fate::Open; records.len()],
+                entry,
+                answer: entry,
+                answered: false,
+                epoch,
+            };
+            if let Some(topic) = self.model.topics.get_mut(topic) {
+                for (index, sent) in records.iter().enumerate() {
+                    let content = (sent.key.clone(), sent.value.clone());
+                    topic.by_content.entry(content).or_default().push(RecordId { call: id, index });
+                }
+            }
+            self.model.produced.insert(id, produced);
+        }
+        let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck };
+        self.calls.insert(id, open);
+    }
+
+    pub(super) fn answer(&mut self, id: CallId, answer: &Answer, now: Millis) {
+        let Some(open) = self.calls.remove(&id) else { return };
+        let disturbed = open.struck != self.struck;
+        match &open.request {
+            Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
+                let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
+                self.created(topic, *partitions, retention, answer);
+            }
+            Request::DeleteTopic { topic } => self.deleted(topic, answer),
+            Request::Produce { topic, records, .. } => self.produced(id, topic, records, answer, now),
+            Request::Consume { topic, partition, from, max_bytes, .. } => {
+                if let Answer::Fetched { records, .. } = answer {
+                    let what = format!("{}, asked by {}", name(topic, *partition), open.client);
+                    p01_dense::answer(&mut self.findings, &what, *from, records);
+                    p12_bounded::answer(&mut self.findings, &what, *max_bytes, records);
+                    for seen in records {
+                        p03_never_wrong::read(
+                            &mut self.findings,
+                            &mut self.model,
+                            topic,
+                            *partition,
+                            seen,
+                            now,
+                        );
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(look) = &mut self.look {
+            look.answer(&open.request, answer, disturbed);
+        }
+        let took = now - open.at;
+        self.liveness.answer(&mut self.findings, &self.model, &open.request, answer, took);
+    }
+
+    fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer) {
+        let uncertain = match answer {
+            Answer::Done => false,
+            Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
+            _ => return,
+        };
+        // What was made now is new: one of its name whose deletion nobody answered is gone.
+        if !uncertain && self.model.topics.get(topic).is_none_or(|known| known.uncertain) {
+            self.model.topics.remove(topic);
+            self.routing.forget(topic);
+        }
+        let known = self.model.topics.entry(topic.clone());
+        known.or_insert_with(|| Topic::new(partitions, retention, uncertain));
+        if !uncertain && let Some(topic) = self.model.topics.get_mut(topic) {
+            topic.uncertain = false;
+        }
+    }
+
+    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer) {
+        match answer {
+            Answer::Done => {
+                self.model.topics.remove(topic);
+            }
+            Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => {
+                if let Some(topic) = self.model.topics.get_mut(topic) {
+                    topic.uncertain = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn produced(&mut self, id: CallId, topic: &Arc<str>, records: &[Sent], answer: &Answer, now: Millis) {
+        let entry = self.findings.entry;
+        let Some(produced) = self.model.produced.get_mut(&id) else { return };
+        produced.answer = entry;
+        produced.answered = true;
+        let chosen = produced.partition;
+        match answer {
+            Answer::Produced(placed) => {
+                for (index, placed) in placed.iter().enumerate() {
+                    self.placed(RecordId { call: id, index }, topic, *placed, now);
+                }
+            }
+            Answer::Refused { code, .. } if !code.leaves_outcome_unknown() => {
+                (0..records.len()).for_each(|index| self.refused(RecordId { call: id, index }));
+            }
+            Answer::Lost { sent: false, .. } => {
+                (0..records.len()).for_each(|index| self.refused(RecordId { call: id, index }));
+            }
+            _ => {}
+        }
+        if !matches!(answer, Answer::Produced(_)) && chosen.is_none() {
+            let keyless = records.iter().filter(|r| r.key.is_none()).count();
+            (0..keyless).for_each(|_| self.routing.unclear(topic));
+        }
+        self.model.under_way -= records.len() as u64;
+    }
+
+    /// What became of one record.
+    fn placed(&mut self, id: RecordId, topic: &Arc<str>, placed: Placed, now: Millis) {
+        match placed {
+            Placed::At(partition, offset) => {
+                let at = (partition, offset);
+                p05_no_reuse::acknowledged(&mut self.findings, &mut self.model, topic, at, id, now);
+                self.routing.acknowledged(&mut self.findings, &self.model, topic, at, id);
+            }
+            Placed::Refused(code) => {
+                if !code.leaves_outcome_unknown() {
+                    self.refused(id);
+                }
+                self.routing.unclear(topic);
+            }
+            Placed::Unknown => self.routing.unclear(topic),
+        }
+    }
+
+    fn refused(&mut self, id: RecordId) {
+        let fate = self.model.produced.get(&id.call).map(|produced| produced.fates[id.index]);
+        // What was read may have been another record with the same content.
+        if let Some(Fate::Found(partition, _)) = fate
+            && let Some(other) = self.model.double(id, partition)
+        {
+            self.model.exchange(id, other);
+        }
+        let Some(produced) = self.model.produced.get(&id.call) else { return };
+        if let Fate::Found(partition, offset) = produced.fates[id.index] {
+            let what = format!("{} offset {offset}", name(&produced.topic, partition));
+            let because = self.model.entries_of(id);
+            let said = ("a refused record was never there", "it had been read");
+            self.findings.broke(Promise::RefusedAbsent, "read, then refused", what, said, &because);
+        }
+        self.model.set_fate(id, Fate::Refused);
+    }
+}

@@ -1,0 +1,182 @@
+//! Operations of the disk and what files hold: what may be wrong with them, and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Walk;
+use crate::oracle::decode::{self, Piece};
+use crate::oracle::model::{Content, Partition};
+use crate::oracle::p06_derived::{self, Complete};
+use crate::trace::{DiskOp, Image, Moment};
+
+impl Walk {
+    pub(super) fn disk(&mut self, op: &DiskOp) {
+        self.struck += u64::from(op.fault.is_some());
+        self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
+        self.taken_back |= op.op == "rename" && &*op.path == "clean";
+        // A sync that is interrupted again and again has failed in the end.
+        let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
+        let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
+        let Some((topic, partition, file)) = place(&op.path) else {
+            // A failing directory above them concerns all.
+            let all = self.model.topics.values_mut().flat_map(|t| &mut t.partitions);
+            all.for_each(|known| known.may_fence |= failing);
+            return;
+        };
+        let failed = op.result.is_err() && op.fault.is_some();
+        let is_log = file.ends_with(".log");
+        if op.op == "open" && is_log && op.result.is_ok() {
+            let base = decode::base_offset(file.trim_end_matches(".log"));
+            if let (Some(known), Some(base)) = (self.model.partition_mut(topic, partition), base) {
+                known.newest_base = known.newest_base.max(base);
+            }
+        }
+        if failed && op.op == "sync" && is_log {
+            self.model.sync_failed(topic, partition);
+        }
+        if op.result.is_err()
+            && file.contains("index")
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            known.index_behind = true;
+            known.index_cramped |=
+                op.result.as_ref().is_err_and(|e| matches!(e.as_str(), "ENOSPC" | "EDQUOT"));
+            known.index_unbuilt |= file.ends_with(".tmp") && op.result.as_ref().is_err_and(|e| e == "ENOSPC");
+        }
+        if failed
+            && op.op == "set-len"
+            && is_log
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            known.cut_failed = true;
+            known.hurt |= known.shaken;
+        }
+        if op.result.is_err()
+            && file.contains(".aside-")
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
+            known.hurt |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        }
+        if op.lies {
+            self.lied(Some(&op.path));
+        }
+        if failing && let Some(known) = self.model.partition_mut(topic, partition) {
+            known.may_fence = true;
+        }
+    }
+
+    /// The disk did not do what it said it did.
+    pub(super) fn lied(&mut self, path: Option<&str>) {
+        match path.and_then(place) {
+            Some((topic, partition, file)) => {
+                if let Some(known) = self.model.partition_mut(topic, partition) {
+                    known.lied = true;
+                    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+                    known.tampered.insert(format!("{topic}/{partition}/{stem}"));
+                }
+            }
+            None => {
+                self.model.topics.values_mut().flat_map(|t| &mut t.partitions).for_each(|p| p.lied = true)
+            }
+        }
+    }
+
+    pub(super) fn image(&mut self, moment: Moment, image: &Arc<Image>) {
+        match moment {
+            Moment::Untouched => self.untouched = Some(image.clone()),
+            Moment::Touched => {
+                (self.closed, self.trouble) = (false, true);
+                if let Some(before) = self.untouched.take() {
+                    self.touched(&before, image);
+                }
+            }
+            Moment::Recovered => self.indexes(image, Complete::Exactly),
+            Moment::Check => {
+                if let Some(look) = &mut self.look {
+                    look.image = Some(image.clone());
+                }
+                self.indexes(image, Complete::MayLag);
+            }
+            Moment::Down => {}
+        }
+    }
+
+    pub(super) fn indexes(&mut self, image: &Image, complete: Complete) {
+        for (topic, known) in &self.model.topics {
+            for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
+                p06_derived::files(&mut self.findings, &self.model, topic, partition, image, complete);
+            }
+        }
+    }
+
+    /// The scenario has changed files: what it destroyed may be gone, and what it wrote may be read.
+    fn touched(&mut self, before: &Image, after: &Image) {
+        for (topic, known) in &mut self.model.topics {
+            for (number, partition) in (0..).zip(&mut known.partitions) {
+                touched(topic, number, partition, before, after);
+            }
+        }
+    }
+}
+
+/// An error that leaves nothing broken behind.
+fn is_passing(error: &str) -> bool {
+    matches!(error, "ENOSPC" | "EDQUOT" | "EINTR")
+}
+
+/// A path in a partition: topic, partition, file name (empty for the directory itself).
+pub(in crate::oracle) fn place(path: &str) -> Option<(&str, u32, &str)> {
+    let (topic, rest) = path.split_once('/')?;
+    let (partition, file) = rest.split_once('/').unwrap_or((rest, ""));
+    Some((topic, partition.parse().ok()?, file))
+}
+
+/// All good records of a partition's files, by offset.
+fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
+    let mut good = BTreeMap::new();
+    for segment in decode::segments(image, topic, partition) {
+        for piece in decode::log(segment.log, segment.base) {
+            if let Piece::Record(r) = piece {
+                let content = (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
+                good.entry(r.offset).or_insert(content);
+            }
+        }
+    }
+    good
+}
+
+fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, after: &Image) {
+    let dir = format!("{topic}/{number}/");
+    let files = |image: &Image| -> BTreeMap<Arc<str>, Arc<[u8]>> {
+        let inside = image.0.iter().filter(|f| f.path.starts_with(&dir));
+        inside.map(|f| (f.path.clone(), f.bytes.clone())).collect()
+    };
+    let (old, new) = (files(before), files(after));
+    let names: BTreeSet<&Arc<str>> = old.keys().chain(new.keys()).collect();
+    let changed: Vec<&&Arc<str>> = names.iter().filter(|name| old.get(**name) != new.get(**name)).collect();
+    if changed.is_empty() {
+        return;
+    }
+    for path in &changed {
+        if let Some((stem, _)) = path.rsplit_once('.') {
+            partition.tampered.insert(stem.to_owned());
+        }
+    }
+    if !changed.iter().any(|path| path.ends_with(".log")) {
+        return;
+    }
+    partition.hurt = true;
+    let (old, new) = (good(before, topic, number), good(after, topic, number));
+    for (offset, slot) in &mut partition.slots {
+        slot.damaged |= old.get(offset) != new.get(offset);
+    }
+    for (offset, content) in new {
+        if old.get(&offset) != Some(&content) {
+            partition.planted.insert(offset, content);
+        }
+    }
+}
