@@ -122,7 +122,13 @@ impl Stage {
     pub(super) fn bury(&self, sim: &mut turmoil::Sim<'_>, death: &faults::Death) {
         let kind = if death.power_loss { CrashKind::Power } else { CrashKind::Process };
         self.down(kind, &observe::place_of(death));
-        sim.crash(BROKER);
+        self.clear_away(sim);
+    }
+
+    /// Nothing of the broker is left in memory, and the machine runs without it.
+    fn clear_away(&self, sim: &mut turmoil::Sim<'_>) {
+        self.host.want(false);
+        sim.bounce(BROKER);
         self.host.buried();
     }
 
@@ -144,8 +150,7 @@ impl Stage {
                 Some(keep) => stage.host.disk.power_loss_keeping(kept(keep)),
             }
             stage.down(kind, "");
-            sim.crash(BROKER);
-            stage.host.buried();
+            stage.clear_away(sim);
         })
         .await;
     }
@@ -155,6 +160,7 @@ impl Stage {
         let host = self.host.clone();
         self.command(move |sim| {
             host.set_state(State::Starting);
+            host.want(true);
             sim.bounce(BROKER);
         })
         .await;

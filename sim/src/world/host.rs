@@ -79,6 +79,8 @@ pub struct Host {
     state: RefCell<State>,
     process: RefCell<Option<faults::Process>>,
     stop: RefCell<CancellationToken>,
+    /// Whether there is to be a broker.
+    wanted: Cell<bool>,
     /// Whether a stop is under way.
     stopping: Cell<bool>,
     /// Whether any broker has run on this disk yet.
@@ -110,6 +112,7 @@ impl Host {
             state: RefCell::new(State::Down),
             process: RefCell::new(None),
             stop: RefCell::new(CancellationToken::new()),
+            wanted: Cell::new(true),
             stopping: Cell::new(false),
             used: Cell::new(false),
         }
@@ -157,7 +160,12 @@ impl Host {
         self.process.borrow().as_ref().filter(|p| p.is_dead()).map(|p| p.death().unwrap_or(NO_REASON))
     }
 
-    /// The process is gone, and the host with it.
+    /// Has the host execute nothing but the machine, or the broker too, when it is next bounced.
+    pub fn want(&self, broker: bool) {
+        self.wanted.set(broker);
+    }
+
+    /// The process is gone, and all that the host executed with it.
     pub fn buried(&self) {
         self.process.replace(None);
         self.stopping.set(false);
@@ -175,8 +183,18 @@ impl Host {
         self.recorder.add(Event::Image { moment, image: self.image() });
     }
 
-    /// One run of the broker: what the simulated host executes each time it is started.
+    /// What the simulated host executes: one run of the broker, where it was started; and then, or at once, what a
+    /// machine does that no broker runs on: it refuses every connection. A host with nothing to execute would leave
+    /// clients to their timeouts, as a machine without power does, and nearly all of the time would go by in them.
     pub async fn run(self: Rc<Self>) -> turmoil::Result {
+        if self.wanted.get() {
+            self.clone().run_broker().await?;
+        }
+        std::future::pending().await
+    }
+
+    /// One run of the broker.
+    async fn run_broker(self: Rc<Self>) -> turmoil::Result {
         self.set_state(State::Starting);
         self.stopping.set(false);
         self.stop.replace(CancellationToken::new());
