@@ -18,6 +18,8 @@ pub enum Failure {
     Unmet {
         /// The step's number.
         step: u32,
+        /// Its line in the file.
+        line: Option<u32>,
         /// Its text.
         text: Arc<str>,
         /// What had to come.
@@ -29,6 +31,8 @@ pub enum Failure {
     Inert {
         /// The step that aimed it.
         step: u32,
+        /// Its line in the file.
+        line: Option<u32>,
         /// Its text.
         text: Arc<str>,
     },
@@ -38,6 +42,8 @@ pub enum Failure {
     Impossible {
         /// The step.
         step: u32,
+        /// Its line in the file.
+        line: Option<u32>,
         /// Its text.
         text: Arc<str>,
         /// Why.
@@ -74,20 +80,27 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Broken(broken) => write!(f, "{broken}"),
-            Failure::Unmet { text, expected, found, .. } => {
-                writeln!(f, "a step came out otherwise: {text}")?;
+            Failure::Unmet { line, text, expected, found, .. } => {
+                writeln!(f, "{}a step came out otherwise: {text}", at(*line))?;
                 writeln!(f, "  expected  {expected}")?;
                 write!(f, "  found     {found}")
             }
-            Failure::Inert { text, .. } => write!(
+            Failure::Inert { line, text, .. } => write!(
                 f,
-                "a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say `may-miss`"
+                "{}a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say `may-miss`",
+                at(*line)
             ),
             Failure::Panic(what) => write!(f, "panicked: {what}"),
-            Failure::Impossible { text, why, .. } => write!(f, "a step is impossible here: {text}\n  {why}"),
+            Failure::Impossible { line, text, why, .. } => {
+                write!(f, "{}a step is impossible here: {text}\n  {why}", at(*line))
+            }
             Failure::Stuck(why) => write!(f, "the harness gave up: {why}"),
         }
     }
+}
+
+fn at(line: Option<u32>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }
 
 /// What came of a scenario.
@@ -133,7 +146,7 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
             let verdict = oracle::judge(&executed.trace);
             let mut failures: Vec<Failure> = executed.panic.into_iter().map(Failure::Panic).collect();
             failures.extend(verdict.broken.into_iter().map(Failure::Broken));
-            failures.extend(of_steps(&executed.trace));
+            failures.extend(of_steps(&scenario, &executed.trace));
             failures.sort_by_key(|failure| !matches!(failure, Failure::Impossible { .. }));
             Outcome { scenario, trace: executed.trace, syncs: executed.syncs, failures }
         }
@@ -147,7 +160,7 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
 }
 
 /// What the steps themselves said was wrong.
-fn of_steps(trace: &Trace) -> Vec<Failure> {
+fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
     let text_of = |step: u32| {
         let texts = trace.entries.iter().find_map(|entry| match &entry.event {
             Event::Step { step: number, text } if *number == step => Some(text.clone()),
@@ -155,15 +168,21 @@ fn of_steps(trace: &Trace) -> Vec<Failure> {
         });
         texts.unwrap_or_else(|| "".into())
     };
+    let line = |step: u32| scenario.line_of(step);
     let failure = |event: &Event| match event {
         Event::Unmet { step, expected, found } => {
             let (expected, found) = (expected.clone(), found.clone());
-            Some(Failure::Unmet { step: *step, text: text_of(*step), expected, found })
+            Some(Failure::Unmet { step: *step, line: line(*step), text: text_of(*step), expected, found })
         }
-        Event::Inert { step, text } => Some(Failure::Inert { step: *step, text: text.clone() }),
-        Event::Impossible { step, text } => {
-            Some(Failure::Impossible { step: *step, text: text_of(*step), why: text.clone() })
+        Event::Inert { step, text } => {
+            Some(Failure::Inert { step: *step, line: line(*step), text: text.clone() })
         }
+        Event::Impossible { step, text } => Some(Failure::Impossible {
+            step: *step,
+            line: line(*step),
+            text: text_of(*step),
+            why: text.clone(),
+        }),
         _ => None,
     };
     trace.entries.iter().filter_map(|entry| failure(&entry.event)).collect()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sim::scenario::{Scenario, parse, syntax};
+use sim::scenario::{Scenario, Step, parse, syntax};
 use sim::{snapshot, suite};
 
 /// The page.
@@ -66,6 +66,31 @@ fn what_the_page_says_that_it_prints_it_prints() {
         compared += 1;
     }
     assert!(compared > 0);
+}
+
+/// The tutorial breaks its own scenario, and shows what that prints.
+#[test]
+fn a_wrong_expectation_prints_what_the_page_says() {
+    let page = page();
+    let blocks = blocks(&page);
+    let tutorial =
+        blocks.iter().find(|block| block.language == "kdl" && block.text.contains("expect-cut=15"));
+    let mut tutorial = scenario(tutorial.expect("the tutorial's scenario"));
+    for step in &mut tutorial.steps {
+        if let Step::Start(start) = step {
+            start.expect_cut = start.expect_cut.map(|_| 14);
+        }
+    }
+    let ran = suite::run_seeds(&tutorial);
+    let failed = ran.failed.expect("14 is wrong");
+    let shown = blocks.iter().find(|block| block.text.starts_with("FAILED")).expect("the page shows it");
+    let told: Vec<String> = failed.failures[0].to_string().lines().map(|line| format!("  {line}")).collect();
+    assert!(
+        shown.text.contains(&told.join("\n")),
+        "the page says:\n{}\nand it prints:\n{}",
+        shown.text,
+        told.join("\n")
+    );
 }
 
 /// A property may stand in an example (`name=`), and everything in a table (`` `name …` ``).

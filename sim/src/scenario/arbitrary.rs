@@ -22,6 +22,7 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
     let explicit = (head, world, draws, vec(step(), 0..12));
     explicit.prop_map(
         |((about, title, seeds, explore, sometimes), (broker, disk, net, clock), draws, steps)| Scenario {
+            lines: Lines::default(),
             about,
             title,
             seeds,

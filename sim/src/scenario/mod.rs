@@ -4,6 +4,7 @@
 //! | file | is about |
 //! | --- | --- |
 //! | [`value`] | the scenario and its steps: plain data, without spans |
+//! | [`lines`] | where each step stands in its file |
 //! | [`settings`] | the world: broker, disk, network, clock |
 //! | [`request`] | what clients ask, and what they expect |
 //! | [`fault`] | faults aimed at one operation of the disk |
@@ -15,6 +16,7 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod fault;
+pub mod lines;
 pub mod random;
 pub mod request;
 pub mod settings;
@@ -24,6 +26,7 @@ pub mod unfold;
 pub mod value;
 
 pub use fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
+pub use lines::Lines;
 pub use random::{Draw, DrawHow, Random};
 pub use request::{
     Code, Consume, Content, CreateTopic, Expect, ListPartitions, LookUp, LookUpExpect, OffsetAt, Open,

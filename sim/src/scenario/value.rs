@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     BrokerSettings, ClockChange, ClockSettings, Consume, CreateTopic, DiskSettings, Draw, Expect, Fault,
-    Keep, ListPartitions, LookUp, NetSettings, Open, Produce, Random, Receive, Send, Surgery,
+    Keep, Lines, ListPartitions, LookUp, NetSettings, Open, Produce, Random, Receive, Send, Surgery,
 };
 
 /// A world and what happens in it. Two equal scenarios give the same trace.
@@ -33,6 +33,8 @@ pub struct Scenario {
     pub draws: Vec<Draw>,
     /// What happens, in order. The broker runs before the first step.
     pub steps: Vec<Step>,
+    /// Where they stand in the file.
+    pub lines: Lines,
 }
 
 /// Seeds `start` to `end - 1`.

@@ -58,6 +58,7 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
     }
     for node in nodes {
         scenario.steps.extend(steps::read(node, mistakes));
+        add_lines(node, text, &mut scenario.lines.0);
     }
     if !head.seen.contains(&"scenario") && !text.lines().any(|line| line.trim_start().starts_with("scenario"))
     {
@@ -70,6 +71,16 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
         });
     }
     scenario
+}
+
+/// The line of a step, and of each step in it.
+fn add_lines(node: &KdlNode, text: &str, lines: &mut Vec<u32>) {
+    let before = text.as_bytes().iter().take(node.name().span().offset());
+    let line = 1 + before.filter(|byte| **byte == b'\n').count();
+    lines.push(u32::try_from(line).unwrap_or(u32::MAX));
+    if steps::BLOCKS.contains(&node.name().value()) {
+        node.iter_children().for_each(|inside| add_lines(inside, text, lines));
+    }
 }
 
 /// The comment at the head of a file.

@@ -16,6 +16,9 @@ use crate::scenario::{
 /// Words at the head of a file.
 pub const HEAD_WORDS: [&str; 7] = ["scenario", "explore", "sometimes", "broker", "disk", "net", "clock"];
 
+/// Words of steps with steps in them.
+pub const BLOCKS: [&str; 4] = ["client", "parallel", "repeat", "pipeline"];
+
 /// Words of steps that are not surgery.
 const STEP_WORDS: [&str; 39] = [
     "topic",

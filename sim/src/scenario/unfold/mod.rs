@@ -26,7 +26,7 @@ use rand_chacha::ChaCha8Rng;
 use self::moves::Mover;
 use super::random::alternatives;
 use super::syntax::{drawn_head, drawn_step};
-use super::{Branch, Draw, DrawHow, Random, Scenario, Seeds, Step};
+use super::{Branch, Draw, DrawHow, Lines, Random, Scenario, Seeds, Step, lines};
 
 /// One stream of random numbers for each of the subsystems in the table above.
 struct Streams {
@@ -51,7 +51,13 @@ impl Streams {
 /// seed as its only one.
 #[must_use]
 pub fn unfold(scenario: &Scenario, seed: u64) -> Scenario {
-    let mut unfolding = Unfolding { streams: Streams::new(seed), turn: seed, topics: Vec::new() };
+    let mut unfolding = Unfolding {
+        streams: Streams::new(seed),
+        turn: seed,
+        topics: Vec::new(),
+        standing: scenario.lines.0.iter(),
+        lines: Vec::new(),
+    };
     let mut explicit = Scenario {
         seeds: Seeds::one(seed),
         draws: Vec::new(),
@@ -65,6 +71,7 @@ pub fn unfold(scenario: &Scenario, seed: u64) -> Scenario {
         merge(&mut explicit, &drawn_head(draw, &choice));
     }
     explicit.steps = unfolding.steps(&scenario.steps);
+    explicit.lines = Lines(unfolding.lines);
     explicit
 }
 
@@ -113,15 +120,19 @@ struct Topic {
 }
 
 /// What a seed has written so far.
-struct Unfolding {
+struct Unfolding<'a> {
     streams: Streams,
     /// What is left of the seed for lines that take their values in turn.
     turn: u64,
     /// The topics that the steps so far have created.
     topics: Vec<Topic>,
+    /// The lines of the steps that are still to be unfolded.
+    standing: std::slice::Iter<'a, u32>,
+    /// Of each step that was written, the line that it comes from.
+    lines: Vec<u32>,
 }
 
-impl Unfolding {
+impl Unfolding<'_> {
     fn steps(&mut self, steps: &[Step]) -> Vec<Step> {
         let mut out = Vec::new();
         for step in steps {
@@ -134,27 +145,53 @@ impl Unfolding {
         match step {
             Step::Draw(draw) => {
                 let choice = self.choice(draw);
+                let line = self.next_line();
                 if let Some(step) = drawn_step(draw, &choice) {
-                    self.step(&step, out);
+                    self.remember(&step);
+                    self.lines.extend(line);
+                    out.push(step);
                 }
             }
-            Step::Random(random) => self.random(random, out),
+            Step::Random(random) => {
+                let line = self.next_line();
+                let before = out.len();
+                self.random(random, out);
+                let written = out[before..].iter().map(lines::count).sum();
+                self.lines.extend(line.into_iter().flat_map(|line| std::iter::repeat_n(line, written)));
+            }
             Step::Client(branch) => out.push(Step::Client(self.branch(branch))),
             Step::Parallel(branches) => {
+                self.stays();
                 out.push(Step::Parallel(branches.iter().map(|branch| self.branch(branch)).collect()));
             }
             Step::Repeat { times, steps } => {
+                self.stays();
                 out.push(Step::Repeat { times: *times, steps: self.steps(steps) });
             }
-            Step::Pipeline(steps) => out.push(Step::Pipeline(self.steps(steps))),
+            Step::Pipeline(steps) => {
+                self.stays();
+                out.push(Step::Pipeline(self.steps(steps)));
+            }
             step => {
+                self.stays();
                 self.remember(step);
                 out.push(step.clone());
             }
         }
     }
 
+    fn next_line(&mut self) -> Option<u32> {
+        self.standing.next().copied()
+    }
+
+    /// The next step is written as it stands.
+    fn stays(&mut self) {
+        let line = self.next_line();
+        self.lines.extend(line);
+    }
+
     fn branch(&mut self, branch: &Branch) -> Branch {
+        self.stays();
         Branch { client: branch.client.clone(), steps: self.steps(&branch.steps) }
     }
 
