@@ -4,11 +4,13 @@
 //! | file | is about |
 //! | --- | --- |
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
+//! | `alike`, `rows` | records with the same bytes: which of them lies where, record by record and request by request |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
 //! | [`decode`] | the formats, read independently of the broker |
 
+mod alike;
 pub mod decode;
 pub mod look;
 pub mod model;
@@ -24,6 +26,9 @@ mod p09_damage;
 mod p10_routed;
 mod p11_live;
 mod p12_bounded;
+mod rows;
+#[cfg(test)]
+mod tests;
 pub mod walk;
 
 use std::fmt;

@@ -57,6 +57,8 @@ pub struct Produced {
     pub answered: bool,
     /// How many crashes came before it.
     pub epoch: u32,
+    /// How many starts came before its answer.
+    pub answered_in: u32,
 }
 
 /// What an offset names.
@@ -110,6 +112,9 @@ pub struct Partition {
     pub tampered: std::collections::BTreeSet<String>,
     /// A power loss came: offsets that nobody was promised may be holes.
     pub shaken: bool,
+    /// For each start after which all of it was seen: that start, and where the log ended. A request that was over by then
+    /// lies below, or nowhere.
+    pub seen_to: Vec<(u32, u64)>,
     /// Whether the scenario or the disk has damaged the log at all, or a hole that a power loss left had to stay in it.
     pub hurt: bool,
 }
@@ -133,6 +138,14 @@ impl Partition {
         self.durable_to = self.durable_to.min(end);
         if self.newest_base > end {
             self.newest_base = self.durable_to;
+        }
+        self.seen_to.iter_mut().for_each(|(_, seen)| *seen = (*seen).min(end));
+    }
+
+    /// All of it was seen after this start, up to `end`.
+    pub fn seen(&mut self, start: u32, end: u64) {
+        if self.seen_to.last().is_none_or(|(last, _)| *last < start) {
+            self.seen_to.push((start, end));
         }
     }
 
@@ -178,6 +191,8 @@ pub struct Model {
     pub down_since: Option<Millis>,
     /// How many crashes there were.
     pub epoch: u32,
+    /// How many starts there were.
+    pub starts: u32,
     /// Whether the broker may remove old records for any topic.
     pub retention: bool,
 }
@@ -216,38 +231,6 @@ impl Model {
         if let Some(produced) = self.produced.get_mut(&id.call) {
             produced.fates[id.index] = fate;
         }
-    }
-
-    /// Two records with the same content, of which one was taken for the other: what became of each was the other's.
-    pub fn exchange(&mut self, a: RecordId, b: RecordId) {
-        let fate = |model: &Self, id: RecordId| model.produced[&id.call].fates[id.index];
-        let (of_a, of_b) = (fate(self, a), fate(self, b));
-        let topic = self.produced[&a.call].topic.clone();
-        for (id, fate) in [(a, of_b), (b, of_a)] {
-            if let Fate::Found(partition, offset) = fate
-                && let Some(known) = self.partition_mut(&topic, partition)
-                && let Some(slot) = known.slots.get_mut(&offset)
-            {
-                slot.id = id;
-            }
-            self.set_fate(id, fate);
-        }
-    }
-
-    /// Another record with the same content, of which nobody knows what became, and which can lie in this partition: one that
-    /// was produced alone, or else another request's, or else one of the same request.
-    pub fn double(&self, id: RecordId, partition: u32) -> Option<RecordId> {
-        let topic = &self.produced[&id.call].topic;
-        let same = self.topics.get(topic)?.by_content.get(&self.content(id))?;
-        let open = |other: &&RecordId| {
-            self.produced[&other.call].fates[other.index] == Fate::Open
-                && super::p10_routed::goes_to(self, topic, partition, **other)
-        };
-        let rank = |other: &&RecordId| match other.call == id.call {
-            true => 2,
-            false => u32::from(self.produced[&other.call].records.len() > 1),
-        };
-        same.iter().filter(open).min_by_key(rank).copied()
     }
 
     /// The broker has crashed. After a power loss, what lies in the loss window may be gone: see the table in

@@ -89,16 +89,22 @@ fn learn(
         if let Some(known) = model.partition_mut(topic, partition) {
             known.slots.insert(seen.offset, slot);
         }
-        claim_before(model, topic, partition, seen.offset, id);
         p10_routed::found(f, model, topic, partition, id);
         return;
     }
-    let ids = model.topics.get(topic).and_then(|t| t.by_content.get(&content)).cloned().unwrap_or_default();
-    let fate = |id: &RecordId| model.produced[&id.call].fates[id.index];
+    let ids = model.alike(topic, &content);
+    let fate = |id: &RecordId| model.fate(*id);
     let (promise, kind, expected, id) = if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Refused) {
         (Promise::RefusedAbsent, "refused is there", "nothing: this record was refused", Some(id))
     } else if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Lost) {
         (Promise::RefusedAbsent, "came back", "nothing: this record was gone before", Some(id))
+    } else if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Open) {
+        (
+            Promise::RefusedAbsent,
+            "came back",
+            "nothing: this record was not there when all was looked at",
+            Some(id),
+        )
     } else if let Some(id) = ids.first() {
         (Promise::NeverWrong, "a second copy", "nothing: this record lies elsewhere", Some(id))
     } else {
@@ -121,13 +127,24 @@ fn has(records: &[Sent], content: &Content) -> bool {
 }
 
 /// The record of unknown outcome that this can be; of several with the same content, the one whose neighbour in its
-/// request lies right before, or else one that goes to this partition, rather one that was produced alone.
-fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &Content) -> Option<RecordId> {
+/// request lies right before, or else one that goes to this partition, rather one that was produced alone, and rather one of
+/// whose request nothing was found.
+fn candidate(
+    model: &mut Model,
+    topic: &str,
+    partition: u32,
+    offset: u64,
+    content: &Content,
+) -> Option<RecordId> {
+    let ids = model.alike(topic, content);
+    let place = (partition, offset);
     let open = |id: &&RecordId| {
-        let produced = &model.produced[&id.call];
-        produced.fates[id.index] == Fate::Open && produced.partition.is_none_or(|p| p == partition)
+        let chosen = model.produced[&id.call].partition;
+        model.fate(**id) == Fate::Open
+            && chosen.is_none_or(|p| p == partition)
+            && model.in_time(**id, topic, place)
     };
-    let ids = model.topics.get(topic)?.by_content.get(content)?;
+    let is_there = |fate: &Fate| matches!(fate, Fate::Found(..) | Fate::Acknowledged(..));
     let follows = |id: &&RecordId| {
         let fates = &model.produced[&id.call].fates;
         let before = id.index.checked_sub(1).map(|i| fates[i]);
@@ -135,36 +152,19 @@ fn candidate(model: &Model, topic: &str, partition: u32, offset: u64, content: &
     };
     let right = |id: &&RecordId| p10_routed::goes_to(model, topic, partition, **id);
     let alone = |id: &&RecordId| model.produced[&id.call].records.len() == 1;
+    let fresh = |id: &&RecordId| !model.produced[&id.call].fates.iter().any(is_there);
     let open = || ids.iter().filter(open);
     let right = || open().filter(right);
-    right()
+    let found = right()
         .find(follows)
         .or_else(|| right().find(alone))
-        .or_else(|| right().next())
-        .or_else(|| open().next())
-        .copied()
-}
-
-/// Of two records with the same content, the other one was thought to be found at the offset before this record's: now that
-/// the second record of a request has turned up, it is the first one of that request that lies there.
-fn claim_before(model: &mut Model, topic: &str, partition: u32, offset: u64, id: RecordId) {
-    let (mut at, mut index) = (offset, id.index);
-    while index > 0 && at > 0 {
-        (at, index) = (at - 1, index - 1);
-        let before = RecordId { call: id.call, index };
-        let is_open = model.produced[&id.call].fates[index] == Fate::Open;
-        let slot = model.partition(topic, partition).and_then(|known| known.slots.get(&at));
-        let Some(other) = slot.filter(|slot| !slot.acknowledged).map(|slot| slot.id) else { return };
-        let alone = model.produced[&other.call].records.len() == 1;
-        let (key, value) = model.content(before);
-        let same = model.has_content(other, key.as_ref(), &value);
-        if !(is_open && alone && same && p10_routed::goes_to(model, topic, partition, before)) {
-            return;
-        }
-        model.set_fate(other, Fate::Open);
-        model.set_fate(before, Fate::Found(partition, at));
-        if let Some(slot) = slot_mut(model, topic, partition, at) {
-            slot.id = before;
+        .or_else(|| right().find(fresh))
+        .or_else(|| right().next());
+    match found.copied() {
+        Some(id) => Some(id),
+        None => {
+            let elsewhere = open().next().copied();
+            model.make_free(topic, content, place, None).or(elsewhere)
         }
     }
 }

@@ -93,7 +93,7 @@ fn settle_doubles(model: &mut Model, topic: &str, (partition, offset): (u32, u64
     }
     if let Fate::Found(p, o) = model.produced[&id.call].fates[id.index]
         && (p, o) != (partition, offset)
-        && let Some(other) = model.double(id, p)
+        && let Some(other) = model.double(id, (p, o))
     {
         model.exchange(id, other);
     }

@@ -78,6 +78,7 @@ impl Walk {
     /// A broker that was started on what is left, and what was found in it.
     pub(crate) fn found(&mut self, clean: bool, said: &[Recovered], look: &Look, at: Millis) {
         self.model.down_since = None;
+        self.model.starts += 1;
         self.after_a_stop(clean, said);
         for said in said {
             p09_damage::started(&mut self.findings, &self.model, said);
@@ -218,6 +219,7 @@ impl Walk {
         model.retention = starting.retention;
         model.slack_ms = starting.sync_slack_ms;
         model.lying |= starting.lying;
+        model.starts += 1;
         self.connections_max = starting.connections_max;
         self.struck_before_start = self.struck;
         self.read_only = false;
@@ -274,5 +276,21 @@ impl Walk {
             p09_damage::look(f, topic, *number, found);
         }
         p04_refused_absent::look(&mut self.findings, &mut self.model);
+        self.seen(look);
+    }
+
+    /// What of a request that is over was not there now will never be.
+    fn seen(&mut self, look: &Look) {
+        if self.model.lying || self.model.under_way > 0 {
+            return;
+        }
+        let start = self.model.starts;
+        for ((topic, number), found) in &look.partitions {
+            let Some(known) = self.model.partition_mut(topic, *number) else { continue };
+            // Where the disk has failed, a start may hide what it could not read or sync until the next one.
+            if found.ranged && !found.disturbed && !known.lied && !known.may_fence {
+                known.seen(start, found.end);
+            }
+        }
     }
 }

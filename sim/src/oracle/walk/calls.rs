@@ -25,6 +25,7 @@ impl Walk {
                 answer: entry,
                 answered: false,
                 epoch,
+                answered_in: 0,
             };
             if let Some(topic) = self.model.topics.get_mut(topic) {
                 for (index, sent) in records.iter().enumerate() {
@@ -111,6 +112,7 @@ impl Walk {
         let Some(produced) = self.model.produced.get_mut(&id) else { return };
         produced.answer = entry;
         produced.answered = true;
+        produced.answered_in = self.model.starts;
         let chosen = produced.partition;
         match answer {
             Answer::Produced(placed) => {
@@ -154,8 +156,8 @@ impl Walk {
     fn refused(&mut self, id: RecordId) {
         let fate = self.model.produced.get(&id.call).map(|produced| produced.fates[id.index]);
         // What was read may have been another record with the same content.
-        if let Some(Fate::Found(partition, _)) = fate
-            && let Some(other) = self.model.double(id, partition)
+        if let Some(Fate::Found(partition, offset)) = fate
+            && let Some(other) = self.model.double(id, (partition, offset))
         {
             self.model.exchange(id, other);
         }
