@@ -6,11 +6,14 @@
 //! as there are. Between them is a bounded queue: a client that sends faster than it reads, or faster than the disk
 //! syncs, is no longer read from.
 //!
-//! What a client can take up is bounded by [`Limits`]. At a limit it is told so, and the others go on.
+//! What a client can take up is bounded by [`Limits`]. At a limit it is told so, and the others go on; how memory for long
+//! requests is shared out is in `pool`.
 
 mod connection;
 mod execute;
+mod input;
 mod limits;
+mod pool;
 mod run;
 
 pub use limits::Limits;

@@ -384,7 +384,7 @@ async fn long_requests_share_a_bounded_room() {
     let long = "x".repeat(300_000);
     let frame = framed(produce("t", &[&long]));
     let mut holder = server.connect().await;
-    holder.send(&frame[..100]).await;
+    holder.send(&frame[..200_000]).await;
     // Now that the holder's room is taken for sure, the second waits for it.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut waiter = server.connect().await;
@@ -394,8 +394,31 @@ async fn long_requests_share_a_bounded_room() {
     }
     let early = tokio::time::timeout(Duration::from_millis(50), waiter.answer()).await;
     assert!(early.is_err(), "there is no room for it yet");
-    holder.send(&frame[100..]).await;
+    holder.send(&frame[200_000..]).await;
     assert_eq!(base(holder.answer().await), 10);
     assert_eq!(base(waiter.answer().await), 11);
+    server.stop().await;
+}
+
+/// All have sent more than half, and no two of them fit: they take turns, and none waits for ever.
+#[tokio::test]
+async fn long_requests_that_have_begun_do_not_wait_for_each_other_for_ever() {
+    let limits = Limits { frame_bytes: 400_000, buffer_bytes: 700_000, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    let long = "x".repeat(300_000);
+    let frame = framed(produce("t", &[&long]));
+    let mut clients = Vec::new();
+    for _ in 0..8 {
+        let mut client = server.connect().await;
+        client.send(&frame[..200_000]).await;
+        clients.push(client);
+    }
+    for client in &mut clients {
+        client.send(&frame[200_000..]).await;
+    }
+    for client in &mut clients {
+        assert!(base(client.answer().await) < 8);
+    }
     server.stop().await;
 }

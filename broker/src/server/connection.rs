@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use futures_util::future::try_join;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -20,7 +19,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{self, Other};
+use super::input::Input;
 use super::limits::Limits;
+use super::pool::Pool;
 use super::run::{Batches, Run};
 use crate::broker::Broker;
 use crate::disk::Disk;
@@ -31,12 +32,7 @@ use crate::units::Offset;
 use crate::wire::proto::{self, request};
 use crate::wire::{self, ConsumeEncoder, Frame, PREFIX_BYTES, Produce};
 
-/// How much is asked of the socket at once, and the longest request that needs no share of the common buffer. A
-/// connection that fills it is asked for more, up to four times as much.
-const READ_BYTES: usize = 64 << 10;
-const READ_BYTES_MAX: usize = 4 * READ_BYTES;
-
-/// A connection that is silent for this long keeps no memory.
+/// A connection that is silent for this long keeps no memory; one whose request comes slowly is looked at so often.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Answers are sent when there are this many bytes of them, even where more are ready.
@@ -57,15 +53,14 @@ pub(super) struct Context<D: Disk> {
     pub limits: Limits,
     pub stop: CancellationToken,
     pub metrics: Arc<Metrics>,
-    /// Bytes of long requests.
-    buffer: Arc<Semaphore>,
+    /// The memory of long requests.
+    pool: Pool,
 }
 
 impl<D: Disk> Context<D> {
     pub fn new(broker: Broker<D>, limits: Limits, stop: CancellationToken, metrics: Arc<Metrics>) -> Self {
-        let buffer = limits.buffer_bytes.max(limits.frame_bytes.saturating_add(PREFIX_BYTES));
-        let buffer = Arc::new(Semaphore::new(buffer.min(Semaphore::MAX_PERMITS)));
-        Self { broker, limits, stop, metrics, buffer }
+        let pool = Pool::new(limits.buffer_bytes, limits.frame_bytes.saturating_add(PREFIX_BYTES));
+        Self { broker, limits, stop, metrics, pool }
     }
 }
 
@@ -122,9 +117,7 @@ enum End {
 struct Executor<'a, S, D: Disk> {
     stream: ReadHalf<S>,
     context: &'a Context<D>,
-    input: BytesMut,
-    /// How much to ask of the socket next time.
-    read_bytes: usize,
+    input: Input,
     /// Finds produces in `input`.
     find: Produce,
     /// The produces that are being gathered.
@@ -141,8 +134,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         Self {
             stream,
             context,
-            input: BytesMut::new(),
-            read_bytes: READ_BYTES,
+            input: Input::new(context.limits.frame_bytes),
             find: Produce::default(),
             run: Box::default(),
             batches: Batches::default(),
@@ -167,16 +159,25 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 return Ok(end);
             }
             // What is left is the beginning of a frame, or nothing.
-            let _share = self.share_of_buffer().await;
-            let begun = Instant::now();
-            let before = self.input.len();
-            let (deadline, whose) = match before {
-                0 => (begun + context.limits.idle, "idle"),
-                _ => (begun + context.limits.frame_time, "slow"),
-            };
-            let mut until = deadline.min(begun + SILENCE);
+            let between = self.input.is_empty();
+            let allowed = if between { context.limits.idle } else { context.limits.frame_time };
+            let mut begun = Instant::now();
+            let (mut look, mut seen) = (begun + SILENCE, self.input.received().len());
             loop {
-                let read = timeout_at(until, self.read());
+                if !self.input.has_room() {
+                    let asked = Instant::now();
+                    tokio::select! {
+                        biased;
+                        () = &mut stopped => return self.stop().await,
+                        () = self.input.make_room(&context.pool) => {}
+                    }
+                    // Time in which nothing was taken of the client is not the client's.
+                    let waited = asked.elapsed();
+                    (begun, look) = (begun + waited, look + waited);
+                }
+                let deadline = begun + allowed;
+                let until = deadline.min(look);
+                let read = timeout_at(until, self.input.read(&mut self.stream));
                 let read = tokio::select! {
                     biased;
                     () = &mut stopped => return self.stop().await,
@@ -184,45 +185,31 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 };
                 match read {
                     Ok(Ok(0)) => return self.end_of_stream().await,
-                    Ok(Ok(_)) if self.has_whole_frame() => break,
+                    Ok(Ok(_)) if self.input.has_whole_frame() => break,
                     // A frame that has begun has its own time.
-                    Ok(Ok(_)) if before == 0 => break,
+                    Ok(Ok(_)) if between => break,
                     Ok(Ok(_)) => {}
                     Ok(Err(e)) => return Err(e),
                     Err(_) if until < deadline => {
+                        if context.pool.is_wanted() && self.input.is_slow(seen, SILENCE, allowed) {
+                            return self.hinders(begun.elapsed()).await;
+                        }
+                        seen = self.input.received().len();
                         self.release();
-                        until = deadline;
+                        look = if self.input.is_charged() { Instant::now() + SILENCE } else { deadline };
                     }
-                    Err(_) if self.is_busy() && before == 0 => break,
-                    Err(_) => return self.timed_out(whose).await,
+                    Err(_) if between && self.is_busy() => break,
+                    Err(_) => return self.timed_out(between).await,
                 }
             }
         }
     }
 
-    /// Reads once. A frame that is longer than the buffer makes the buffer grow with the bytes that come, not with those
-    /// that are announced.
-    async fn read(&mut self) -> io::Result<usize> {
-        self.input.reserve(self.read_bytes.max(self.input.len()));
-        let n = self.stream.read_buf(&mut self.input).await?;
-        if n >= self.read_bytes {
-            self.read_bytes = READ_BYTES_MAX;
-        }
-        Ok(n)
-    }
-
     /// Gives back the memory of a connection that says nothing.
     fn release(&mut self) {
-        if self.input.is_empty() {
-            (self.input, self.read_bytes) = (BytesMut::new(), READ_BYTES);
-        }
+        self.input.fit();
         self.batches = Batches::default();
         self.find = Produce::default();
-    }
-
-    /// Whether there is something to do: a whole frame, or one that has to be refused.
-    fn has_whole_frame(&self) -> bool {
-        !matches!(wire::frame(&self.input, self.context.limits.frame_bytes), Frame::Partial(_))
     }
 
     /// Whether answers are still to be sent.
@@ -230,21 +217,10 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         self.in_flight.available_permits() < self.context.in_flight()
     }
 
-    /// Waits for room for the frame that has begun, where it is a long one.
-    async fn share_of_buffer(&mut self) -> Option<OwnedSemaphorePermit> {
-        let Frame::Partial(len) = wire::frame(&self.input, self.context.limits.frame_bytes) else {
-            return None;
-        };
-        if len <= READ_BYTES {
-            return None;
-        }
-        self.context.buffer.clone().acquire_many_owned(permits(len)).await.ok()
-    }
-
     /// Executes the whole frames that are there.
     async fn execute_all(&mut self) -> io::Result<Option<End>> {
         let end = loop {
-            let len = match wire::frame(&self.input, self.context.limits.frame_bytes) {
+            let len = match self.input.frame() {
                 Frame::Whole(len) => len,
                 Frame::Partial(_) => break None,
                 Frame::TooLarge(len) => {
@@ -256,7 +232,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 }
             };
             self.execute(len).await?;
-            self.input.advance(PREFIX_BYTES + len);
+            self.input.advance(PREFIX_BYTES + len, &self.context.pool, SILENCE);
         };
         self.finish_run().await?;
         Ok(end)
@@ -266,22 +242,22 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     async fn execute(&mut self, len: usize) -> io::Result<()> {
         let message = PREFIX_BYTES..PREFIX_BYTES + len;
         let max = self.context.limits.request_records;
-        if self.find.find(&self.input[message.clone()], max) {
-            if !self.run.takes(self.find.topic(&self.input[message.clone()])) {
+        if self.find.find(&self.input.received()[message.clone()], max) {
+            if !self.run.takes(self.find.topic(&self.input.received()[message.clone()])) {
                 self.finish_run().await?;
             }
-            let bytes = &self.input[message];
+            let bytes = &self.input.received()[message];
             let records = self.find.records(bytes);
             let (topic, partition) = (self.find.topic(bytes), self.find.partition());
             self.run.add(&self.context.broker, &mut self.batches, topic, partition, records);
             return Ok(());
         }
-        if wire::count_records(&self.input[message.clone()], max) > max {
+        if wire::count_records(&self.input.received()[message.clone()], max) > max {
             let what = format!("a request has at most {max} records (max-request-records)");
             self.run.refuse(Error::InvalidRequest { what });
             return Ok(());
         }
-        match proto::Request::decode(&self.input[message]) {
+        match proto::Request::decode(&self.input.received()[message]) {
             Ok(proto::Request { kind: Some(request::Kind::Produce(produce)) }) => {
                 if !self.run.takes(&produce.topic) {
                     self.finish_run().await?;
@@ -358,7 +334,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     async fn stop(&mut self) -> io::Result<End> {
         let mut received = 0;
         while received < self.context.in_flight() {
-            let read = poll_fn(|cx| match pin!(self.read()).poll(cx) {
+            let read = poll_fn(|cx| match pin!(self.input.read(&mut self.stream)).poll(cx) {
                 Poll::Ready(read) => Poll::Ready(Some(read)),
                 Poll::Pending => Poll::Ready(None),
             });
@@ -381,19 +357,33 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         if self.input.is_empty() {
             return Ok(End::Closed);
         }
-        let what = format!("the stream ended within a message, after {} bytes of it", self.input.len());
+        let what =
+            format!("the stream ended within a message, after {} bytes of it", self.input.received().len());
         self.answer_error(Code::InvalidRequest, &what).await?;
         Ok(End::Ended(what))
     }
 
-    async fn timed_out(&mut self, whose: &str) -> io::Result<End> {
+    async fn timed_out(&mut self, idle: bool) -> io::Result<End> {
         let limits = &self.context.limits;
-        let what = match whose {
-            "idle" => format!("the connection was idle for {:?} (idle-timeout)", limits.idle),
-            _ => {
-                format!("a message was not whole {:?} after its beginning (frame-timeout)", limits.frame_time)
-            }
+        let what = if idle {
+            format!("the connection was idle for {:?} (idle-timeout)", limits.idle)
+        } else {
+            format!("a message was not whole {:?} after its beginning (frame-timeout)", limits.frame_time)
         };
+        self.answer_error(Code::Timeout, &what).await?;
+        Ok(End::Ended(what))
+    }
+
+    /// Ends a connection whose slow message takes up memory that others wait for.
+    async fn hinders(&mut self, after: Duration) -> io::Result<End> {
+        let what = format!(
+            "{} bytes of a long message had come after {after:.1?}, too slowly to be whole within {:?} (frame-timeout), \
+             while others waited for the memory it held (max-buffer-bytes)",
+            self.input.received().len(),
+            self.context.limits.frame_time
+        );
+        // At once, however long it takes to tell.
+        self.input = Input::new(self.context.limits.frame_bytes);
         self.answer_error(Code::Timeout, &what).await?;
         Ok(End::Ended(what))
     }

@@ -97,7 +97,7 @@ fn broker() -> impl Strategy<Value = BrokerSettings> {
         prop_oneof![Just(Durability::Os), Just(Durability::Always), every.prop_map(Durability::Interval)];
     let log = (of(durability), of(bytes()), of(any::<u64>()), of(any::<u32>()), of(bytes()), of(duration()));
     let times = (of(duration()), of(duration()), of(duration()), of(duration()));
-    let limits = (of(1..99u32), of(any::<u32>()), of(any::<u32>()), of(bytes()), of(bytes()));
+    let limits = (of(1..99u32), of(any::<u32>()), of(any::<u32>()), of(bytes()), of(bytes()), of(bytes()));
     (log, times, limits).prop_map(|(log, times, limits)| BrokerSettings {
         durability: log.0,
         segment_bytes: log.1,
@@ -111,6 +111,7 @@ fn broker() -> impl Strategy<Value = BrokerSettings> {
         max_frame_bytes: limits.1,
         max_connections: limits.2,
         max_in_flight_bytes: limits.3,
+        max_buffer_bytes: limits.5,
         idle_timeout: times.1,
         frame_timeout: times.2,
         write_timeout: times.3,

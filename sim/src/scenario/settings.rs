@@ -32,6 +32,8 @@ pub struct BrokerSettings {
     pub max_connections: Option<u32>,
     /// `max-in-flight-bytes=`.
     pub max_in_flight_bytes: Option<u64>,
+    /// `max-buffer-bytes=`: what long requests may take of memory, together.
+    pub max_buffer_bytes: Option<u64>,
     /// `idle-timeout="60s"`.
     pub idle_timeout: Option<Duration>,
     /// `frame-timeout="10s"`: to finish a started frame.
@@ -57,6 +59,7 @@ impl BrokerSettings {
             max_frame_bytes: change.max_frame_bytes.or(self.max_frame_bytes),
             max_connections: change.max_connections.or(self.max_connections),
             max_in_flight_bytes: change.max_in_flight_bytes.or(self.max_in_flight_bytes),
+            max_buffer_bytes: change.max_buffer_bytes.or(self.max_buffer_bytes),
             idle_timeout: change.idle_timeout.or(self.idle_timeout),
             frame_timeout: change.frame_timeout.or(self.frame_timeout),
             write_timeout: change.write_timeout.or(self.write_timeout),

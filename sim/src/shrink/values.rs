@@ -189,6 +189,7 @@ pub(super) fn smaller_worlds(scenario: &Scenario) -> Vec<Scenario> {
         with(&|s| s.broker.max_frame_bytes = None),
         with(&|s| s.broker.max_connections = None),
         with(&|s| s.broker.max_in_flight_bytes = None),
+        with(&|s| s.broker.max_buffer_bytes = None),
         with(&|s| s.broker.idle_timeout = None),
         with(&|s| s.broker.frame_timeout = None),
         with(&|s| s.broker.write_timeout = None),

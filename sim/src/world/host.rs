@@ -367,12 +367,13 @@ pub fn log_settings(s: &BrokerSettings) -> Settings {
 fn limits(s: &BrokerSettings) -> Limits {
     let default = Limits::default();
     let frame_bytes = s.max_frame_bytes.map_or(default.frame_bytes, |n| n as usize);
+    let bytes =
+        |given: Option<u64>, default| given.map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX));
     Limits {
         connections: s.max_connections.map_or(default.connections, |n| n as usize),
         frame_bytes,
-        in_flight_bytes: s
-            .max_in_flight_bytes
-            .map_or(default.in_flight_bytes, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+        in_flight_bytes: bytes(s.max_in_flight_bytes, default.in_flight_bytes),
+        buffer_bytes: bytes(s.max_buffer_bytes, default.buffer_bytes),
         idle: s.idle_timeout.unwrap_or(default.idle),
         frame_time: s.frame_timeout.unwrap_or(default.frame_time),
         write_time: s.write_timeout.unwrap_or(default.write_time),

@@ -70,6 +70,7 @@ pub fn broker(f: &mut impl Fields, broker: &mut BrokerSettings) {
     f.opt("max-frame-bytes", &BYTES_32, &mut broker.max_frame_bytes);
     f.opt("max-connections", &NUMBER_32, &mut broker.max_connections);
     f.opt("max-in-flight-bytes", &BYTES, &mut broker.max_in_flight_bytes);
+    f.opt("max-buffer-bytes", &BYTES, &mut broker.max_buffer_bytes);
     f.opt("idle-timeout", &DURATION, &mut broker.idle_timeout);
     f.opt("frame-timeout", &DURATION, &mut broker.frame_timeout);
     f.opt("write-timeout", &DURATION, &mut broker.write_timeout);

@@ -1,0 +1,155 @@
+//! What a connection has received and not executed yet.
+//!
+//! One buffer: requests are executed where they lie in it, and what comes next is read behind them. Up to [`OWN_BYTES`] of
+//! a request are the connection's own affair; what a longer one needs is a [`Share`] of the [`Pool`]. The share stays
+//! with the buffer as long as that is large, so that a client which sends nothing but long requests asks for it once.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::BufMut;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
+
+use super::pool::{Pool, Share};
+use crate::wire::{self, Frame};
+
+/// How much of a request needs no share of the pool, and how much is asked of the socket at once. A connection that fills
+/// it is asked for more, up to four times as much.
+pub(super) const OWN_BYTES: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 4 * OWN_BYTES;
+
+pub(super) struct Input {
+    bytes: Vec<u8>,
+    /// Before it is what has been executed.
+    start: usize,
+    /// The longest message.
+    limit: usize,
+    /// How much to ask of the socket next time.
+    read_bytes: usize,
+    share: Share,
+    /// When the share was last needed.
+    needed: Instant,
+}
+
+impl Input {
+    /// For messages of up to `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        let (bytes, share) = (Vec::new(), Share::default());
+        Self { bytes, start: 0, limit, read_bytes: OWN_BYTES, share, needed: Instant::now() }
+    }
+
+    /// What has been received.
+    pub fn received(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.received().is_empty()
+    }
+
+    /// What the first bytes are.
+    pub fn frame(&self) -> Frame {
+        wire::frame(self.received(), self.limit)
+    }
+
+    /// Whether there is something to do: a whole frame, or one that has to be refused.
+    pub fn has_whole_frame(&self) -> bool {
+        !matches!(self.frame(), Frame::Partial(_))
+    }
+
+    /// The frame at the start, of `len` bytes in all, has been executed: its memory goes where another connection wants it,
+    /// or where it has not been needed for `kept`.
+    pub fn advance(&mut self, len: usize, pool: &Pool, kept: Duration) {
+        self.start += len;
+        if !self.is_charged() {
+            return;
+        }
+        if len > OWN_BYTES {
+            self.needed = Instant::now();
+        }
+        let led = self.share.stop_leading();
+        if led || pool.is_wanted() || self.needed.elapsed() > kept {
+            self.fit();
+        }
+    }
+
+    /// The bytes of the frame in arrival, where it is a long one.
+    fn long(&self) -> Option<usize> {
+        match self.frame() {
+            Frame::Partial(len) if len > OWN_BYTES => Some(len),
+            _ => None,
+        }
+    }
+
+    /// How many bytes may be read.
+    fn room(&self) -> usize {
+        let received = self.received().len();
+        match self.long() {
+            None => self.read_bytes.max(self.bytes.capacity() - self.bytes.len()),
+            Some(len) if self.share.covers(len) => self.read_bytes.max(len - received),
+            Some(_) => self.share.bytes().max(OWN_BYTES).saturating_sub(received),
+        }
+    }
+
+    /// Whether more can be read without more of the pool.
+    pub fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Waits for room to read more.
+    pub async fn make_room(&mut self, pool: &Pool) {
+        if let Some(len) = self.long() {
+            let bytes = len.min(2 * self.received().len());
+            pool.grow(&mut self.share, bytes).await;
+        }
+    }
+
+    /// Reads once, as much as there is room for.
+    pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+        let room = self.room();
+        if self.bytes.capacity() - self.bytes.len() < room {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            self.bytes.reserve_exact(room);
+        }
+        let n = stream.read_buf(&mut (&mut self.bytes).limit(room)).await?;
+        if n >= self.read_bytes {
+            self.read_bytes = READ_BYTES_MAX;
+        }
+        Ok(n)
+    }
+
+    /// Whether it holds a part of the pool.
+    pub fn is_charged(&self) -> bool {
+        self.share.leads() || self.share.bytes() > 0
+    }
+
+    /// Gives back memory that the frame in arrival does not need.
+    pub fn fit(&mut self) {
+        let received = self.received().len();
+        let needed = match self.long() {
+            Some(len) if received > OWN_BYTES => len.min(2 * received),
+            _ => 0,
+        };
+        if self.share.leads() || (needed == 0 && received > READ_BYTES_MAX) {
+            // Its frame is still coming, or about to be executed.
+            return;
+        }
+        if received == 0 {
+            (self.bytes, self.start, self.read_bytes) = (Vec::new(), 0, OWN_BYTES);
+        } else if self.bytes.capacity() > needed + OWN_BYTES + READ_BYTES_MAX {
+            let mut bytes = Vec::with_capacity(needed.max(received));
+            bytes.extend_from_slice(self.received());
+            (self.bytes, self.start) = (bytes, 0);
+        }
+        self.share.shrink(needed);
+    }
+
+    /// Whether the long frame in arrival comes too slowly, where it had `before` bytes some time ago: so that it would take
+    /// longer than `allowed` for all of them.
+    pub fn is_slow(&self, before: usize, ago: Duration, allowed: Duration) -> bool {
+        let came = (self.received().len() - before) as u128;
+        self.long().is_some_and(|len| came * allowed.as_nanos() < len as u128 * ago.as_nanos())
+    }
+}

@@ -1,0 +1,172 @@
+//! The memory that long requests share.
+//!
+//! A connection has a small buffer of its own; what a longer request needs beyond it comes from here. Three rules:
+//!
+//! - **Bytes are charged as they come.** A buffer may grow to twice what has been received, and no further: a client that
+//!   announces a long request and sends nothing holds nothing. To hold memory, it has to send half as much.
+//! - **One request leads.** Requests that have come in part and wait for room hold what the others wait for, so all could
+//!   wait for ever. Therefore room for one whole request, of any length that is allowed, is kept apart from the rest.
+//!   Who finds the rest taken waits for some of it, or for the lead. The leader never waits: it ends when it is whole, or
+//!   when its time is over, and then the next one leads.
+//! - **Who hinders others has to keep up.** While somebody waits, a long request of which less has come in the last second
+//!   than would make it whole within its time (`Limits::frame_time`) is given up, not at the end of that time but now. Who
+//!   keeps that pace is never given up.
+//!
+//! So a client waits, at worst, for requests that are coming in as fast as they must.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What all connections of a server share.
+pub(super) struct Pool {
+    /// Bytes, without those of the leader.
+    common: Arc<Semaphore>,
+    /// One permit: room for one request of any length.
+    lead: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// What one connection has of it. Goes back when it is dropped.
+#[derive(Default)]
+pub(super) struct Share {
+    common: Option<OwnedSemaphorePermit>,
+    lead: Option<OwnedSemaphorePermit>,
+}
+
+impl Pool {
+    /// `bytes` in all, and at least one request of `longest` bytes.
+    pub fn new(bytes: usize, longest: usize) -> Self {
+        let common = bytes.saturating_sub(longest).min(Semaphore::MAX_PERMITS);
+        Self {
+            common: Arc::new(Semaphore::new(common)),
+            lead: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether somebody waits for room.
+    pub fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Makes a share cover at least `bytes`, waiting where there is no room.
+    pub async fn grow(&self, share: &mut Share, bytes: usize) {
+        let more = bytes.saturating_sub(share.bytes());
+        if share.lead.is_some() || more == 0 {
+            return;
+        }
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        if let Ok(more) = self.common.clone().try_acquire_many_owned(more) {
+            share.add(more);
+            return;
+        }
+        let _waits = Waits::begin(&self.waiting);
+        tokio::select! {
+            biased;
+            lead = self.lead.clone().acquire_owned() => {
+                share.lead = Some(lead.expect("the pool is never closed"));
+            }
+            more = self.common.clone().acquire_many_owned(more) => {
+                share.add(more.expect("the pool is never closed"));
+            }
+        }
+    }
+}
+
+impl Share {
+    /// Bytes of the common part.
+    pub fn bytes(&self) -> usize {
+        self.common.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    /// Whether it has the lead: then it covers any request.
+    pub fn leads(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    /// Passes the lead on, where it has it, and says so.
+    pub fn stop_leading(&mut self) -> bool {
+        self.lead.take().is_some()
+    }
+
+    pub fn covers(&self, bytes: usize) -> bool {
+        self.leads() || self.bytes() >= bytes
+    }
+
+    fn add(&mut self, more: OwnedSemaphorePermit) {
+        match &mut self.common {
+            Some(common) => common.merge(more),
+            None => self.common = Some(more),
+        }
+    }
+
+    /// Gives back all but `bytes` of the common part.
+    pub fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes().saturating_sub(bytes);
+        if let Some(common) = &mut self.common {
+            drop(common.split(less));
+        }
+        self.common.take_if(|common| common.num_permits() == 0);
+    }
+}
+
+/// Counts one that waits, also where the wait is given up.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn begin(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn grow(pool: &Pool, share: &mut Share, bytes: usize) -> bool {
+        pool.grow(share, bytes).now_or_never().is_some()
+    }
+
+    #[test]
+    fn whoever_leads_never_waits_and_the_next_one_leads_after_it() {
+        let pool = Pool::new(150, 100);
+        let (mut one, mut two, mut three) = (Share::default(), Share::default(), Share::default());
+        assert!(grow(&pool, &mut one, 30) && !one.leads());
+        assert!(grow(&pool, &mut two, 30) && two.leads(), "the common part has 20 left");
+        assert!(grow(&pool, &mut two, 100) && two.covers(100));
+        assert!(!grow(&pool, &mut one, 100), "it waits, and holds its part");
+        assert_eq!(one.bytes(), 30);
+        assert!(!pool.is_wanted(), "a wait that was given up is none");
+        assert!(grow(&pool, &mut three, 20), "smaller steps go on");
+        drop(two);
+        assert!(grow(&pool, &mut one, 100) && one.leads());
+    }
+
+    #[test]
+    fn a_share_that_shrinks_or_goes_is_there_for_others() {
+        let pool = Pool::new(200, 100);
+        let (mut one, mut two) = (Share::default(), Share::default());
+        assert!(grow(&pool, &mut one, 100) && !one.leads());
+        one.shrink(40);
+        assert!(grow(&pool, &mut two, 60) && !two.leads());
+        drop(one);
+        assert!(grow(&pool, &mut two, 100) && !two.leads());
+    }
+
+    #[test]
+    fn room_for_one_request_there_always_is() {
+        let pool = Pool::new(0, 100);
+        let mut one = Share::default();
+        assert!(grow(&pool, &mut one, 100) && one.covers(100));
+    }
+}
