@@ -64,7 +64,7 @@ impl<D: Disk> Broker<D> {
         let io = |source| OpenError::Io { path: data.to_owned(), source };
         let lock = opening::lock(&world.disk, data)?;
         let opened = Opening { world: &world, data, settings: &settings, stats: Arc::default() };
-        let Opened { topics, mut report, unserved, read_only } = opened.run(progress).map_err(io)?;
+        let Opened { topics, mut report, read_only } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
         let stats = opened.stats.clone();
         let shared = Shared {
@@ -73,7 +73,7 @@ impl<D: Disk> Broker<D> {
             stats,
             topics: RwLock::new(topics),
             admin: tokio::sync::Mutex::new(()),
-            unserved,
+            unserved: report.unserved.clone(),
             read_only,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),

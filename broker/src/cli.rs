@@ -9,6 +9,7 @@ mod produce;
 mod quantity;
 mod resume;
 mod serve;
+mod startup;
 mod topic;
 mod verify;
 

@@ -117,6 +117,12 @@ impl Metrics {
         gauge("rebuilt_indexes", "Indexes that the last start rebuilt", sum(|p| p.rebuilt.len() as u64));
         gauge("damage", "Damaged stretches that the last start found", sum(|p| p.damage.len() as u64));
         gauge(
+            "damaged_partitions",
+            "Partitions in which the last start found damage",
+            sum(|p| (!p.damage.is_empty()).into()),
+        );
+        gauge("unopened", "Partitions that could not be opened at all", sum(|p| p.unopened.into()));
+        gauge(
             "fenced",
             "Partitions that could not be opened for writing",
             sum(|p| p.fenced.is_some().into()),

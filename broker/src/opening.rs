@@ -98,8 +98,6 @@ pub(crate) struct Opened<D: Disk> {
     pub topics: BTreeMap<String, Topic<D>>,
     /// What was found and done.
     pub report: Report,
-    /// Directories of topics that cannot even be looked into, by name, with the reason: they are there all the same.
-    pub unserved: BTreeMap<String, String>,
     /// Why nothing can be written, where that is so.
     pub read_only: Option<String>,
 }
@@ -140,8 +138,7 @@ impl<D: Disk> Opening<'_, D> {
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
-        let mut unserved = BTreeMap::new();
-        let listed = self.list(&mut report, &mut unserved, read_only.is_some())?;
+        let listed = self.list(&mut report, read_only.is_some())?;
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -157,7 +154,7 @@ impl<D: Disk> Opening<'_, D> {
             topics.insert(name.clone(), Topic::new(name.clone(), settings.clone(), partitions));
         }
         let mut partitions = topics.values().flat_map(Topic::partitions);
-        let opened_all = unserved.is_empty() && partitions.all(|partition| partition.range().is_ok());
+        let opened_all = report.unserved.is_empty() && partitions.all(|partition| partition.range().is_ok());
         // Only now: until every partition is recovered, what is known of the last run must stay known.
         if read_only.is_none()
             && let Err(unnoted) =
@@ -173,7 +170,7 @@ impl<D: Disk> Opening<'_, D> {
                 }
             }
         }
-        Ok(Opened { topics, report, unserved, read_only })
+        Ok(Opened { topics, report, read_only })
     }
 
     /// Whether the file system says that it is read-only. Nothing is changed by asking: the name stays free.
@@ -184,12 +181,7 @@ impl<D: Disk> Opening<'_, D> {
     }
 
     /// The topics in the data directory. Half-made and half-deleted ones are removed.
-    fn list(
-        &self,
-        report: &mut Report,
-        unserved: &mut BTreeMap<String, String>,
-        read_only: bool,
-    ) -> io::Result<Listed> {
+    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
@@ -212,8 +204,7 @@ impl<D: Disk> Opening<'_, D> {
                         listed.insert(entry.name, made);
                     }
                     Err(e) => {
-                        report.notes.push(format!("{}: this topic cannot be served: {e}", entry.name));
-                        unserved.insert(entry.name, format!("its directory cannot be read: {e}"));
+                        report.unserved.insert(entry.name, format!("its directory cannot be read: {e}"));
                     }
                     Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
                 }

@@ -57,7 +57,11 @@ impl<F> Recovered<F> {
             end: Offset::ZERO,
             durable: Offset::ZERO,
             indexes_in_order: false,
-            report: PartitionReport { fenced: Some(reason.clone()), ..PartitionReport::default() },
+            report: PartitionReport {
+                fenced: Some(reason.clone()),
+                unopened: true,
+                ..PartitionReport::default()
+            },
             unopened: Some(reason),
         }
     }

@@ -1,5 +1,6 @@
 //! What a start found and did: for people, for metrics, and for the scenarios that check it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ pub struct Report {
     pub clean: bool,
     /// One for each partition, by topic and number.
     pub partitions: Vec<PartitionReport>,
+    /// Topics whose directories cannot be looked into, with the reason: nothing of them is served.
+    pub unserved: BTreeMap<String, String>,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.
@@ -43,6 +46,8 @@ pub struct PartitionReport {
     pub damage: Vec<Damage>,
     /// Why the partition takes no writes, where it takes none.
     pub fenced: Option<String>,
+    /// Whether it serves no reads either: it could not be opened at all.
+    pub unopened: bool,
     /// Anything else worth knowing: foreign files, leftovers.
     pub notes: Vec<String>,
 }

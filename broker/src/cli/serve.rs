@@ -14,12 +14,11 @@ use broker::report::{PartitionReport, Report};
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
 use broker::work::Threads;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use super::{Stop, quantity};
+use super::{Stop, quantity, startup};
 
 /// Run a server
 #[derive(Debug, clap::Args)]
@@ -104,7 +103,8 @@ struct LimitArgs {
     /// Bytes of requests and answers under way on one connection before it is read from no more
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::memory)]
     max_in_flight_bytes: usize,
-    /// Bytes of requests over 64 KiB, of all connections together
+    /// Bytes of requests over 64 KiB that have come in, of all connections together. Where they are all taken, those go
+    /// that come too slowly for --frame-timeout
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
     max_buffer_bytes: usize,
     /// Bytes of records in one answer; one record may be larger
@@ -216,76 +216,14 @@ fn open(args: &Args) -> Result<(Broker<OsDisk>, Report), Stop> {
     let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(Threads) };
     let bar = Mutex::new(None);
     let progress =
-        |done: usize, of: usize, partition: &PartitionReport| show_progress(&bar, done, of, partition);
+        |done: usize, of: usize, partition: &PartitionReport| startup::show(&bar, done, of, partition);
     let opened = Broker::open(world, &args.data, args.settings(), &progress);
     if let Some(bar) = bar.into_inner().unwrap_or_default() {
         bar.finish_and_clear();
     }
     let (broker, report) = opened.map_err(|e| e.to_string())?;
-    tell(&report);
+    startup::tell(&report, &args.data);
     Ok((broker, report))
-}
-
-fn show_progress(bar: &Mutex<Option<ProgressBar>>, done: usize, of: usize, partition: &PartitionReport) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
-    let mut bar = bar.lock().unwrap_or_else(|e| e.into_inner());
-    let bar = bar.get_or_insert_with(|| {
-        let style = ProgressStyle::with_template("recovering {bar:30} {pos}/{len} partitions {msg}");
-        let bar = ProgressBar::new(of as u64);
-        if let Ok(style) = style {
-            bar.set_style(style);
-        }
-        bar
-    });
-    bar.set_message(format!("{}/{}", partition.topic, partition.partition));
-    bar.set_position(done as u64);
-}
-
-/// Says what the start found and did. What is ordinary has no alarming word in it.
-fn tell(report: &Report) {
-    for note in &report.notes {
-        tracing::info!("{note}");
-    }
-    for p in &report.partitions {
-        let name = format!("{}/{}", p.topic, p.partition);
-        for note in &p.notes {
-            tracing::info!("{name}: {note}");
-        }
-        if p.cut > 0 {
-            tracing::info!(
-                "{name}: {} bytes of an unfinished write were cut off; the next offset is {}",
-                p.cut,
-                p.end
-            );
-        }
-        if p.set_aside > 0 {
-            tracing::warn!("{name}: {} bytes were set aside; the next offset is {}", p.set_aside, p.end);
-        }
-        for damage in &p.damage {
-            tracing::error!(
-                "{name}: damage in {} at byte {}, {} bytes: offsets {} to {} cannot be read, all others can",
-                damage.segment.display(),
-                damage.position,
-                damage.bytes,
-                damage.first,
-                damage.next.get().saturating_sub(1)
-            );
-        }
-        if let Some(reason) = &p.fenced {
-            tracing::error!("{name} takes no writes: {reason}");
-        }
-    }
-    let rebuilt: usize = report.partitions.iter().map(|p| p.rebuilt.len()).sum();
-    let scanned: u64 = report.partitions.iter().map(|p| p.scanned).sum();
-    tracing::info!(
-        "{}: {} partitions, {} records; {scanned} records checked, {rebuilt} indexes rebuilt, in {:.1?}",
-        if report.clean { "opened after a clean stop" } else { "opened" },
-        report.partitions.len(),
-        report.records(),
-        report.took
-    );
 }
 
 async fn serve_until_signal(

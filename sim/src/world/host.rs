@@ -240,7 +240,9 @@ impl Host {
     ) -> turmoil::Result {
         self.used.set(true);
         let partitions: Vec<Recovered> = report.partitions.iter().map(recovered).collect();
-        let notes = report.notes.clone();
+        let unserved = report.unserved.iter();
+        let unserved = unserved.map(|(topic, why)| format!("{topic}: this topic cannot be served: {why}"));
+        let notes: Vec<String> = report.notes.iter().cloned().chain(unserved).collect();
         self.report.replace(Found { partitions: partitions.clone(), notes: notes.clone() });
         self.recorder.add(Event::Started { clean: report.clean, partitions, notes });
         self.record_image(Moment::Recovered);
