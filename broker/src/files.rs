@@ -10,6 +10,7 @@
 //!                            <base>.timeindex  time → offset
 //!                            <base>.log.aside-<n>   what recovery set aside before it cut a log
 //!                            <base>.log.unsynced    a sync of this log failed: recovery copies it
+//!                            <base>.log.damaged     a start found damage in this log: each start looks again
 //!                            synced                 up to where an interval sync came: see `recovery`
 //!                            *.tmp                  a replacement that was not finished
 //! <data>/<topic>~new  <topic>~gone   a topic half made, half deleted (no topic's name has a ~)
@@ -68,6 +69,8 @@ pub enum Name {
     Aside,
     /// A mark that a sync of this segment's log failed.
     Unsynced(Offset),
+    /// A mark that an earlier start found damage in this segment's log.
+    Damaged(Offset),
     /// Up to where the partition is known to be synced.
     Synced,
     /// Not ours.
@@ -82,6 +85,11 @@ pub fn segment_path(dir: &Path, base: Offset, kind: Kind) -> PathBuf {
 /// The mark that a sync of this segment's log failed.
 pub fn unsynced_path(dir: &Path, base: Offset) -> PathBuf {
     dir.join(format!("{:0DIGITS$}.log.unsynced", base.get()))
+}
+
+/// The mark that a start found damage in this segment's log.
+pub fn damaged_path(dir: &Path, base: Offset) -> PathBuf {
+    dir.join(format!("{:0DIGITS$}.log.damaged", base.get()))
 }
 
 /// A name under which to set bytes of this segment aside.
@@ -105,6 +113,7 @@ pub fn parse(name: &str) -> Name {
         ".timeindex" => Name::Segment(base, Kind::TimeIndex),
         ".log.tmp" | ".index.tmp" | ".timeindex.tmp" => Name::Tmp,
         ".log.unsynced" => Name::Unsynced(base),
+        ".log.damaged" => Name::Damaged(base),
         _ if suffix.strip_prefix(".log.aside-").is_some_and(|n| n.parse::<u32>().is_ok()) => Name::Aside,
         _ => Name::Foreign,
     }
@@ -203,6 +212,7 @@ mod tests {
         assert_eq!(parse("00000000000000000000.log.tmp"), Name::Tmp);
         assert_eq!(parse("00000000000000000007.log.aside-2"), Name::Aside);
         assert_eq!(parse("00000000000000000007.log.unsynced"), Name::Unsynced(Offset::new(7)));
+        assert_eq!(parse("00000000000000000007.log.damaged"), Name::Damaged(Offset::new(7)));
         for foreign in [
             "0.log",
             "foo.log",

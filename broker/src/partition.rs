@@ -390,8 +390,15 @@ impl<D: Disk> Partition<D> {
         self.lock().fenced.clone()
     }
 
-    /// The first record whose timestamp is `at` or later; `None` where there is none.
+    /// The first record whose timestamp is `at` or later; `None` where there is none. An error where damaged records come
+    /// before it: clocks jump, so any of them may be the one that was asked for.
     pub fn first_at_or_after(&self, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, Error> {
+        let found = self.first_readable_at_or_after(at)?;
+        let end = found.map_or(Offset::new(u64::MAX), |(offset, _)| offset);
+        self.lock().damage_before(end).map_or(Ok(found), Err)
+    }
+
+    fn first_readable_at_or_after(&self, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, Error> {
         let late_enough =
             |latest: Option<(Timestamp, Offset)>| latest.is_some_and(|(latest, _)| latest >= at);
         let bases: Vec<Offset> = {

@@ -4,7 +4,8 @@
 //! nothing needs them, and after what replaces them is durable.
 //!
 //! 1. List the directory; sort out leftovers and foreign files.
-//! 2. Each segment: trust it (clean stop, or a sealed segment whose index proves that it reaches the next), or scan it.
+//! 2. Each segment: trust it (clean stop, or a sealed segment whose index proves that it reaches the next), or scan it. One
+//!    in which an earlier start found damage is always scanned, so that each start names the damage that there is.
 //! 3. The last segment's tail: cut a torn one; never cut what has a valid record behind it, with one exception: see
 //!    [`Evidence::PowerLossUnsynced`].
 //! 4. Rebuild indexes that are missing or wrong, by replacing the file.
@@ -105,6 +106,7 @@ struct Found {
     /// Base offset → whether there is a log, an index, a time index.
     segments: BTreeMap<Offset, [bool; 3]>,
     unsynced: Vec<Offset>,
+    damaged: Vec<Offset>,
     leftovers: Vec<String>,
     asides: u32,
 }
@@ -133,6 +135,7 @@ impl<D: Disk> Recovery<'_, D> {
                 _ if entry.is_dir => self.note(format!("{} is a directory: left alone", entry.name)),
                 Name::Segment(base, kind) => found.segments.entry(base).or_default()[kind as usize] = true,
                 Name::Unsynced(base) => found.unsynced.push(base),
+                Name::Damaged(base) => found.damaged.push(base),
                 Name::Tmp => found.leftovers.push(entry.name),
                 Name::Synced => {}
                 Name::Aside => found.asides += 1,
@@ -256,6 +259,8 @@ impl<D: Disk> Recovery<'_, D> {
                 gone.extend(orphans.map(|k| name_of(&self.path(base, k))));
             }
         }
+        let stale = found.damaged.iter().filter(|base| !logs.contains(base));
+        gone.extend(stale.map(|base| name_of(&files::damaged_path(self.told.dir, *base))));
         for name in gone {
             if self.disk.remove_file(&self.told.dir.join(&name)).is_ok() {
                 self.note(format!("{name} belonged to nothing: removed"));

@@ -121,9 +121,10 @@ fn remove<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Removed {
     if let Err(e) = disk::sync_dir(disk, dir) {
         return Removed::InDoubt(e);
     }
-    for kind in [Kind::Index, Kind::TimeIndex] {
+    let indexes = [Kind::Index, Kind::TimeIndex].map(|kind| files::segment_path(dir, base, kind));
+    for path in indexes.into_iter().chain([files::damaged_path(dir, base)]) {
         // What stays of them belongs to nothing, and goes at the next start.
-        let _ = files::remove_if_there(disk, &files::segment_path(dir, base, kind));
+        let _ = files::remove_if_there(disk, &path);
     }
     Removed::Gone
 }

@@ -129,7 +129,7 @@ impl<D: Disk> Verifier<'_, D> {
             let path = dir.join(&entry.name);
             match files::parse(&entry.name) {
                 Name::Segment(base, kind) if !entry.is_dir => segments.entry(base).or_default().push(kind),
-                Name::Synced => {}
+                Name::Synced | Name::Damaged(_) => {}
                 Name::Unsynced(base) => self.fault(&path, None, Some(base), "a sync of this log has failed"),
                 name => {
                     let shown = path.strip_prefix(self.data).unwrap_or(&path).display();

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::index::ENTRY_BYTES;
 use crate::recovery::Recovered;
+use crate::report::Damage;
 use crate::segment::{Active, Sealed};
 use crate::session::{Closed, SyncedTo};
 use crate::settings::Durability;
@@ -46,6 +47,8 @@ pub(crate) struct State<D: Disk> {
     pub(super) roll_failed: Option<(u64, Error)>,
     /// Where the last read ended, for the reader that goes on from there.
     pub(super) read_to: Option<(Offset, Position)>,
+    /// What recovery found damaged.
+    pub(super) damage: Vec<Damage>,
     /// Whether every sealed segment's indexes are complete and synced.
     pub(super) indexes_in_order: bool,
     /// For retention: when each sealed segment was first seen by this process, by base offset.
@@ -88,6 +91,7 @@ impl<D: Disk> State<D> {
             rolls_ended: 0,
             roll_failed: None,
             read_to: None,
+            damage: report.damage,
             indexes_in_order,
             seen: BTreeMap::new(),
             too_old: Offset::ZERO,
@@ -147,6 +151,13 @@ impl<D: Disk> State<D> {
             Some(reason) => Err(Error::Unopened { what: config.name.clone(), reason: reason.clone() }),
             None => Ok(Range { start: self.start, end: self.readable_end(config.durability) }),
         }
+    }
+
+    /// The first known damage to records that are kept and come before `end`.
+    pub(super) fn damage_before(&self, end: Offset) -> Option<Error> {
+        let kept = |d: &&Damage| d.first < d.next && d.next > self.start && d.first < end;
+        let Damage { segment, position, first, next, .. } = self.damage.iter().find(kept)?.clone();
+        Some(Error::Corrupt { segment, position, offset: first, next })
     }
 
     pub(super) fn has_chores(&self) -> bool {

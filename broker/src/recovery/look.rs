@@ -32,10 +32,12 @@ impl<D: Disk> Recovery<'_, D> {
         let path = self.path(base, Kind::Log);
         let log = self.disk.open(&path, Open::Read)?;
         let len = log.len()?;
-        if let Some(looked) = self.trusted(base, next, len, found) {
+        let damaged = found.damaged.contains(&base);
+        if !damaged && let Some(looked) = self.trusted(base, next, len, found) {
             return Ok(looked);
         }
-        if let Some(next) = next
+        if !damaged
+            && let Some(next) = next
             && let Some(looked) = self.proven(&log, base, next, len)?
         {
             return Ok(looked);
@@ -168,7 +170,9 @@ impl<D: Disk> Recovery<'_, D> {
         if let Some(next) = next {
             self.join(path, &mut sealed, &scan, next, len);
         }
-        self.restore_indexes(base, &scan)?;
+        if self.remember_damage(base, !scan.holes.is_empty(), found) {
+            self.restore_indexes(base, &scan)?;
+        }
         Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
     }
 
@@ -272,6 +276,28 @@ impl<D: Disk> Recovery<'_, D> {
         match self.disk.open(path, Open::Read) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
             opened => opened.map(|_| true),
+        }
+    }
+
+    /// Whole indexes would make a segment with holes look like any other: so that the next start looks again, it gets a mark
+    /// first. Without the mark its indexes stay as they are.
+    fn remember_damage(&mut self, base: Offset, damaged: bool, found: &Found) -> bool {
+        let mark = files::damaged_path(self.told.dir, base);
+        match (damaged, found.damaged.contains(&base)) {
+            _ if self.told.read_only => true,
+            (true, false) => match self.disk.open(&mark, Open::Create) {
+                Ok(_) => true,
+                Err(e) => {
+                    self.note(format!("{} could not be made: {e}", name_of(&mark)));
+                    false
+                }
+            },
+            (false, true) => {
+                // It was mended, or its damage has become a torn tail. Where the mark stays, the next start looks again.
+                let _ = self.disk.remove_file(&mark);
+                true
+            }
+            _ => true,
         }
     }
 
