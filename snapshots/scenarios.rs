@@ -6,33 +6,18 @@
 //! snapshot fails, and so does a snapshot without a scenario. After a change, `cargo insta review` shows what became
 //! different, and accepts it.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sim::explore::{Bounds, Run, explore};
+use sim::report::{self, SIM};
 use sim::scenario::Scenario;
 use sim::suite::{self, ScenarioFile};
-use sim::trace::print;
 use walkdir::WalkDir;
 
-/// How many events before a failure are shown.
-const EVENTS: usize = 25;
-
-thread_local! {
-    /// Whether this thread compares with a snapshot.
-    static COMPARING: Cell<bool> = const { Cell::new(false) };
-}
-
 fn main() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if !COMPARING.get() {
-            before(info);
-        }
-    }));
     let args = Arguments::from_args();
     let files = suite::find(&top().join("scenarios"));
     let mut trials = vec![orphans(&files)];
@@ -50,6 +35,11 @@ fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace").to_owned()
 }
 
+/// A path as it is typed at the top level.
+fn below_top(path: &Path) -> &Path {
+    path.strip_prefix(top()).unwrap_or(path)
+}
+
 fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     let mut scenario = suite::load(&file.path).map_err(|e| match e {
         suite::LoadError::Mistakes(mistakes) => Failed::from(mistakes.shown()),
@@ -64,15 +54,11 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
         println!("{} seed {seed}  hash {:016x}", file.name, ran.first.trace.hash());
     }
     if let Some(outcome) = &ran.failed {
-        let failures: Vec<String> = outcome.failures.iter().take(3).map(ToString::to_string).collect();
-        let until = outcome.trace.entries.len();
+        let seed = outcome.seed();
+        let again = report::replay(below_top(&file.path), seed, &[]);
         return Err(Failed::from(format!(
-            "seed {}\n{}\n\nthe last events:\n{}\nsee it again: cargo run -p sim -- run {} --seed {} -v",
-            outcome.seed(),
-            failures.join("\n"),
-            print::last(&outcome.trace, until, EVENTS),
-            file.path.display(),
-            outcome.seed(),
+            "seed {seed}\n{}\n  see it again: {again}",
+            report::explained(outcome, false)
         )));
     }
     if scenario.explore {
@@ -84,17 +70,14 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     }
     let text = ran.snapshot(&scenario);
     let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
-    // It has printed the difference; the panic that it ends with tells a writer of scenarios nothing.
-    COMPARING.set(true);
-    let compared = std::panic::catch_unwind(|| compare(file, &text));
-    COMPARING.set(false);
-    compared.map_err(|_| {
-        let name = &file.name;
-        Failed::from(format!(
-            "it prints something else than its snapshot says (the difference is shown above)\n\
-             if the new output is right: INSTA_UPDATE=always cargo test -p sim --test scenarios -- {name}"
-        ))
-    })
+    if compare(file, &text) {
+        return Ok(());
+    }
+    let name = &file.name;
+    Err(Failed::from(format!(
+        "it prints something else than its snapshot says (the difference is shown above)\n\
+         if the new output is right: INSTA_UPDATE=always cargo test -p sim --test scenarios -- {name}"
+    )))
 }
 
 /// Visits the crash points of a scenario that asks for it, at a size for every day; `sim explore` and the soak visit more.
@@ -104,21 +87,26 @@ fn crash_points(file: &ScenarioFile, scenario: &Scenario) -> Result<(), Failed> 
     match report.first {
         None => Ok(()),
         Some(first) => Err(Failed::from(format!(
-            "{} images broke a promise; the first, {first}\nsee it again: cargo run -p sim -- explore {}",
+            "{} images broke a promise; the first, {first}\n  see it again: {SIM} explore {}",
             report.violations,
-            file.path.display(),
+            below_top(&file.path).display(),
         ))),
     }
 }
 
-/// Panics, with the difference, where the snapshot says something else.
-fn compare(file: &ScenarioFile, text: &str) {
+/// Whether the snapshot says this; where it says something else, the difference is shown, or accepted. That insta lets every
+/// snapshot pass (`.cargo/config.toml`) spares whoever reads the difference its advice, which is for other kinds of tests.
+fn compare(file: &ScenarioFile, text: &str) -> bool {
     let (folder, name) = file.snapshot();
+    let folder = top().join("snapshots").join(folder);
+    let accepted = folder.join(format!("{name}.snap"));
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
-    settings.set_snapshot_path(top().join("snapshots").join(folder));
+    settings.set_snapshot_path(folder);
     settings.set_omit_expression(true);
     settings.bind(|| insta::assert_snapshot!(name, text));
+    let accepted = insta::Snapshot::from_file(&accepted).ok();
+    accepted.is_some_and(|snapshot| snapshot.as_text().is_some_and(|is| is.to_string() == text.trim_end()))
 }
 
 /// Every snapshot has a scenario.

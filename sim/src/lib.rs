@@ -36,6 +36,7 @@ pub mod explore;
 pub mod oracle;
 pub mod outcome;
 pub mod place;
+pub mod report;
 pub mod scenario;
 pub mod shrink;
 pub mod snapshot;

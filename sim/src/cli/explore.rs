@@ -8,6 +8,7 @@ use clap::Args;
 use super::out::say;
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
 use sim::place::Place;
+use sim::report::SIM;
 use sim::scenario::Profile;
 use sim::scenario::syntax::print;
 use sim::suite::ScenarioFile;
@@ -107,7 +108,7 @@ impl Explore {
                     say!("{path}: {e}");
                 }
                 let off = run.off.as_ref().map_or_else(String::new, |off| format!(" --without {off}"));
-                say!("see it again: cargo run --release -p sim -- run {path}{off}");
+                say!("see it again: {SIM} run {path}{off}");
                 if !found.shows {
                     say!(
                         "the executor has not shown it with this scenario: the crash could not be placed as finely"

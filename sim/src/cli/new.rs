@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::out::say;
+use sim::report::SIM;
 
 /// Writes a commented scenario to start from: `sim new recovery/my_first`
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ impl New {
             Ok(path) => {
                 let path = path.display();
                 say!("wrote {path}\n");
-                say!("try it:     cargo run -p sim -- run {path} -v");
+                say!("try it:     {SIM} run {path} -v");
                 say!("accept it:  INSTA_UPDATE=always cargo test -p sim --test scenarios -- {}", self.test());
                 ExitCode::SUCCESS
             }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::out::{say, say_on};
-use sim::outcome::run;
+use sim::outcome::run_without;
+use sim::place::Place;
 use sim::scenario::syntax::print;
-use sim::{snapshot, trace};
+use sim::{report, snapshot, trace};
 
 /// Runs one scenario with one seed again, and shows what came of it.
 #[derive(Debug, Args)]
@@ -18,6 +19,9 @@ pub struct Replay {
     /// The seed; the scenario's first by default.
     #[arg(long)]
     seed: Option<u64>,
+    /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
+    #[arg(long, value_name = "FILE:LINE")]
+    without: Option<Place>,
     /// Show every event, instead of each step with what came of it.
     #[arg(long)]
     trace: bool,
@@ -33,7 +37,8 @@ impl Replay {
             Ok(scenario) => scenario,
             Err(code) => return code,
         };
-        let outcome = run(&scenario, self.seed.unwrap_or(scenario.seeds.start));
+        let seed = self.seed.unwrap_or(scenario.seeds.start);
+        let outcome = run_without(&scenario, seed, self.without.as_slice());
         if self.print {
             say!("{}", print(&outcome.scenario));
         }
@@ -43,7 +48,7 @@ impl Replay {
             false => {}
         }
         if !outcome.holds() {
-            say_on!("\nFAILED\n{}", super::explained(&outcome));
+            say_on!("\nFAILED\n{}", report::explained(&outcome, true));
         }
         say!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash());
         ExitCode::from(outcome.exit_code())

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::out::say;
 use sim::outcome::Outcome;
 use sim::place::Place;
+use sim::report;
 use sim::scenario::Seeds;
 use sim::snapshot;
 use sim::suite::{self, ScenarioFile};
@@ -89,7 +90,7 @@ impl Run {
             None => format!("ok      {}", file.name),
             Some(outcome) => {
                 sums.fail(outcome.exit_code());
-                failed(file, outcome)
+                self.failed(file, outcome)
             }
         };
         if self.verbose {
@@ -103,17 +104,17 @@ impl Run {
         }
         text
     }
-}
 
-/// What a failure needs to be understood, and seen again.
-fn failed(file: &ScenarioFile, outcome: &Outcome) -> String {
-    let seed = outcome.seed();
-    let path = file.path.display();
-    format!(
-        "FAILED  {} with seed {seed}\n{}\n  see it again: cargo run -p sim -- replay {path} --seed {seed} --trace\n",
-        file.name,
-        super::explained(outcome)
-    )
+    /// What a failure needs to be understood, and seen again.
+    fn failed(&self, file: &ScenarioFile, outcome: &Outcome) -> String {
+        let seed = outcome.seed();
+        format!(
+            "FAILED  {} with seed {seed}\n{}\n  see it again: {}\n",
+            file.name,
+            report::explained(outcome, self.verbose),
+            report::replay(&file.path, seed, self.without.as_slice())
+        )
+    }
 }
 
 fn shown(paths: &[PathBuf]) -> String {

@@ -9,6 +9,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::out::say_on;
+use sim::report::SIM;
 use sim::scenario::syntax::print;
 use sim::shrink::shrink;
 
@@ -61,7 +62,7 @@ impl Shrink {
         };
         match std::fs::write(output, text) {
             Ok(()) => {
-                eprintln!("\n  see it: cargo run -p sim -- replay {}", output.display());
+                eprintln!("\n  see it: {SIM} replay {}", output.display());
                 ExitCode::SUCCESS
             }
             Err(e) => {

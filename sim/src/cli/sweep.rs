@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::out::{say, say_on};
+use sim::report::{self, SIM};
 use sim::scenario::syntax::print;
 use sim::sometimes::State;
 use sim::suite;
@@ -163,12 +164,13 @@ impl Sweep {
     /// The first failure of its kind: in full, with the scenario in a file, and what to do next.
     fn show(&self, plan: &Plan, ran: &Ran, bar: &Bar) -> io::Result<()> {
         let Some(generator) = plan.generators.get(ran.generator) else { return Ok(()) };
-        let (path, seed) = (generator.path.display(), ran.seed);
+        let (path, seed) = (&generator.path, ran.seed);
         let mut text = format!("FAILED  {} with seed {seed}\n", generator.name);
         if let Some(difference) = &ran.differs {
-            text += &format!("\n{}\n", super::indented(&difference.to_string()));
+            text += &format!("\n{}\n", report::indented(&difference.to_string()));
             text += &format!(
-                "\n  see it again: cargo run --release -p sim -- sweep {path} --seeds {seed}..{} --double-check\n",
+                "\n  see it again: {SIM} sweep {} --seeds {seed}..{} --double-check\n",
+                path.display(),
                 seed + 1
             );
         }
@@ -178,12 +180,10 @@ impl Sweep {
             std::fs::create_dir_all(&self.failures)?;
             std::fs::write(&file, print(&outcome.scenario))?;
             let file = file.display();
-            text += &super::explained(outcome);
+            text += &report::explained(outcome, false);
             text += &format!("\n  the scenario, with all that the seed chose: {file}\n");
-            text += &format!(
-                "  see it again:    cargo run --release -p sim -- replay {path} --seed {seed} --trace\n"
-            );
-            text += &format!("  make it smaller: cargo run --release -p sim -- shrink {file} -o small.kdl\n");
+            text += &format!("  see it again:    {}\n", report::replay(path, seed, &[]));
+            text += &format!("  make it smaller: {SIM} shrink {file} -o target/small.kdl\n");
         }
         bar.print(&text);
         Ok(())

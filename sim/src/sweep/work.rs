@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::again::{Difference, Other};
 use super::clock::Stopwatch;
 use crate::outcome::{Outcome, run};
+use crate::report::SIM;
 use crate::scenario::Scenario;
 use crate::sometimes::{self, States};
 
@@ -227,7 +228,7 @@ impl Shared<'_> {
         let (generator, seed, since) = late;
         let path = self.plan.generators[generator].path.display();
         Some(format!(
-            "seed {seed} of {path} has not come to its end after {} s\n\n  see it again: cargo run --release -p sim -- replay {path} --seed {seed}",
+            "seed {seed} of {path} has not come to its end after {} s\n\n  see it again: {SIM} replay {path} --seed {seed}",
             since.elapsed().as_secs()
         ))
     }

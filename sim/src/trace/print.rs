@@ -1,20 +1,31 @@
 //! The timeline: a trace for people, one event a line, each in the lane of who did it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Answer, At, CrashKind, DiskOp, Entry, Event, Placed, Request, Trace};
+use super::{Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Placed, Request, Trace};
 
-/// The entries around a failure: at most `count` before it, without the oracle's own questions and without what the disk did
-/// that came out well, unless `all` is asked for.
+/// The entries before a failure, and its own: at most `count`, without the oracle's own questions, of which only that it has
+/// looked is said, and without what the disk did that came out well.
 pub fn last(trace: &Trace, until: usize, count: usize) -> String {
-    let until = until.min(trace.entries.len().saturating_sub(1));
-    let told = (0..=until).filter(|i| trace.entries.get(*i).is_some_and(|e| is_told(&e.event)));
-    let told: Vec<usize> = told.collect();
-    let from = told.len().saturating_sub(count);
-    told[from..].iter().fold(String::new(), |mut out, i| {
-        let _ = writeln!(out, "{}", line(&trace.entries[*i]));
-        out
-    })
+    let entries = &trace.entries[..trace.entries.len().min(until + 1)];
+    let probe = |entry: &Entry| match entry.event {
+        Event::Call { id, probe: true, .. } => Some(id),
+        _ => None,
+    };
+    let probes: BTreeSet<CallId> = entries.iter().filter_map(probe).collect();
+    let last_look = entries.iter().rposition(|entry| matches!(entry.event, Event::LookEnds { .. }));
+    let told = entries.iter().enumerate().filter(|(i, entry)| match &entry.event {
+        // The failure itself is told, whatever it is.
+        _ if *i == until => true,
+        Event::Call { probe, .. } => !probe,
+        Event::Answer { id, .. } => !probes.contains(id),
+        // A look that has ended says so itself.
+        Event::LookBegins => last_look.is_none_or(|last| *i > last),
+        event => is_told(event),
+    });
+    let told: Vec<&Entry> = told.map(|(_, entry)| entry).collect();
+    told[told.len().saturating_sub(count)..].iter().map(|entry| line(entry) + "\n").collect()
 }
 
 /// Every entry.
