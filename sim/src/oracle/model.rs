@@ -1,7 +1,7 @@
 //! What clients know of the logs: which record was acknowledged at which offset, which was refused, of which the outcome
 //! is unknown; and, after each crash, what may legally be gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -109,9 +109,13 @@ pub struct Partition {
     /// Records that the scenario itself has written into the log.
     pub planted: BTreeMap<u64, Content>,
     /// Stems of segments whose index files the scenario or a lying disk has changed.
-    pub tampered: std::collections::BTreeSet<String>,
+    pub tampered: BTreeSet<String>,
     /// A power loss came: offsets that nobody was promised may be holes.
     pub shaken: bool,
+    /// Since all of it was last seen, something has happened that can leave a hole in it, or damage.
+    pub disturbed: bool,
+    /// What could not be read when all of it was last seen.
+    pub unread: BTreeSet<u64>,
     /// For each start after which all of it was seen: that start, and where the log ended. A request that was over by then
     /// lies below, or nowhere.
     pub seen_to: Vec<(u32, u64)>,
@@ -133,6 +137,11 @@ pub struct Topic {
 }
 
 impl Partition {
+    /// Whether a failed sync leaves it open if this record is durable: what came after that has synced it since, or not.
+    pub fn doubts(&self, offset: u64, slot: &Slot) -> bool {
+        slot.doubtful && offset >= self.durable_to
+    }
+
     /// The log ends at `end` now: what was promised beyond it is no longer.
     pub fn ends_at(&mut self, end: u64) {
         self.durable_to = self.durable_to.min(end);
@@ -142,8 +151,9 @@ impl Partition {
         self.seen_to.iter_mut().for_each(|(_, seen)| *seen = (*seen).min(end));
     }
 
-    /// All of it was seen after this start, up to `end`.
-    pub fn seen(&mut self, start: u32, end: u64) {
+    /// All of it was seen after this start, up to `end`, but for what could not be read.
+    pub fn seen(&mut self, start: u32, end: u64, unread: BTreeSet<u64>) {
+        (self.disturbed, self.unread) = (false, unread);
         if self.seen_to.last().is_none_or(|(last, _)| *last < start) {
             self.seen_to.push((start, end));
         }
@@ -195,6 +205,10 @@ pub struct Model {
     pub starts: u32,
     /// Whether the broker may remove old records for any topic.
     pub retention: bool,
+    /// Topics that are gone: deleted, and not made anew.
+    pub deleted: BTreeSet<Arc<str>>,
+    /// Whether the mark of a clean stop may lie on the disk.
+    pub marked: bool,
 }
 
 impl Model {
@@ -246,7 +260,7 @@ impl Model {
         let (slack, lying) = (self.slack_ms, self.lying);
         self.topics.values_mut().for_each(|topic| topic.uncertain |= lying);
         for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
-            partition.shaken = true;
+            (partition.shaken, partition.disturbed) = (true, true);
             let (durable_to, lied) = (partition.durable_to, partition.lied);
             for (&offset, slot) in &mut partition.slots {
                 let promised = match slot.durability {
@@ -256,7 +270,8 @@ impl Model {
                         offset < durable_to || slot.at.saturating_add(window).saturating_add(slack) <= now
                     }
                 };
-                slot.at_risk |= lying || lied || slot.doubtful || !promised;
+                let doubtful = slot.doubtful && offset >= durable_to;
+                slot.at_risk |= lying || lied || doubtful || !promised;
             }
         }
     }

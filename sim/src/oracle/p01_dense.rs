@@ -63,17 +63,19 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
     }
     let segments = decode::segments(image, topic, partition);
     let mut end: Option<u64> = None;
+    // A power loss may leave holes in what nobody was promised, where anything was written to be promised when synced. Anywhere
+    // else they are cut off.
+    let holes = known.shaken && model.was_always;
     for (i, segment) in segments.iter().enumerate() {
         let what = format!("{}.log", segment.stem);
         let pieces = decode::log(segment.log, segment.base);
         let bad = |piece: &Piece<'_>| matches!(piece, Piece::Bad { .. });
-        if known.shaken {
-            // A power loss may leave holes in what nobody was promised, but a tail that is no record is always cut.
+        if holes {
+            // But a tail that is no record is always cut.
             let tail = i + 1 == segments.len() && pieces.last().is_some_and(bad);
             if tail && pieces.iter().filter(|piece| bad(piece)).count() == 1 {
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
             }
-            continue;
         }
         if let Some(end) = end.filter(|end| *end != segment.base) {
             let expected = format!("the segment after offset {end} starts there");
@@ -89,10 +91,12 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         for piece in &pieces {
             match piece {
                 Piece::Record(record) => next = record.offset + 1,
+                Piece::Bad { .. } if holes => {}
                 Piece::Bad { .. } => no_record(f, &what, piece),
             }
         }
-        end = Some(next);
+        // How many records were in a hole at the end, the next segment says.
+        end = (!(holes && pieces.last().is_some_and(bad))).then_some(next);
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         return;
     }
     if !look.ranged {
-        return unopened(f, model, topic, partition, look);
+        return unopened(f, model, topic, partition);
     }
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
@@ -42,7 +42,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         } else if let Some((code, _)) = look.errors.get(&offset)
             && !(retention && offset < look.start && *code == Code::OffsetOutOfRange)
         {
-            let destroyed = slot.damaged || lied || slot.doubtful || model.lying;
+            let destroyed = slot.damaged || lied || known.doubts(offset, slot) || model.lying;
             // What a power loss took beside damage lies in the same hole.
             if !(destroyed || (hurt && slot.at_risk)) {
                 let found = format!("offset {offset} is answered by {code:?}");
@@ -76,9 +76,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
 
 /// A partition of which nothing is known, not even its offsets: where no failure of the disk explains it, that is as bad as
 /// if all of it were gone.
-fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
+fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let explained = known.may_fence || known.lied || model.lying || !look.errors.is_empty();
+    let explained = known.may_fence || known.lied || model.lying;
     let promised = known.slots.iter().find(|(_, slot)| !slot.at_risk && !slot.damaged);
     if let (false, Some((offset, slot))) = (explained, promised) {
         let found = "the partition does not say which offsets it has".to_owned();
@@ -108,10 +108,10 @@ fn broke(
 fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
     let Some(known) = model.partition(topic, partition) else { return };
     let holes_are_legal = known.hurt || known.lied || (known.shaken && model.was_always) || model.lying;
-    if holes_are_legal {
-        return;
-    }
-    if let Some((offset, (code, _))) = look.errors.iter().find(|(o, _)| !known.slots.contains_key(o)) {
+    // A hole does not come by itself: those that are there after a power loss are all there will be until the next.
+    let is_legal = |offset: &u64| holes_are_legal && (known.disturbed || known.unread.contains(offset));
+    let holes = look.errors.iter().filter(|(offset, _)| !known.slots.contains_key(offset));
+    if let Some((offset, (code, _))) = holes.into_iter().find(|(offset, _)| !is_legal(offset)) {
         let found = format!("offset {offset} is answered by {code:?}");
         let kind = if *code == Code::Corrupt { "hole" } else { "unreadable" };
         let expected = format!("every offset from {} to {} can be read", look.start, look.end);

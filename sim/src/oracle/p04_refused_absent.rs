@@ -10,7 +10,7 @@ use super::look::name;
 use super::model::{Fate, Model, Produced};
 use super::rows::{Arranged, arrange, shape};
 use super::{Findings, Promise};
-use crate::trace::CallId;
+use crate::trace::{CallId, Image};
 
 /// All requests with several records, after a look.
 pub(super) fn look(f: &mut Findings, model: &mut Model) {
@@ -29,6 +29,21 @@ pub(super) fn look(f: &mut Findings, model: &mut Model) {
             let expected = "its records lie together, all of them, or from the first on".to_owned();
             let said = (expected, format!("record {index} apart"));
             f.broke(Promise::RefusedAbsent, "half there", what, said, &[produced.entry, produced.answer]);
+        }
+    }
+}
+
+/// The files that a start has left: a topic whose deletion was acknowledged is not among them.
+pub(super) fn deleted(f: &mut Findings, model: &Model, image: &Image) {
+    if model.lying {
+        return;
+    }
+    for topic in &model.deleted {
+        let dir = format!("{topic}/");
+        let first = image.0.partition_point(|file| *file.path < *dir);
+        if let Some(file) = image.0.get(first).filter(|file| file.path.starts_with(&dir)) {
+            let expected = ("nothing of it: it was deleted", &*file.path);
+            f.broke(Promise::RefusedAbsent, "topic back", topic.as_ref(), expected, &[]);
         }
     }
 }

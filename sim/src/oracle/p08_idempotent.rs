@@ -22,8 +22,11 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
         return;
     }
     let (mut once, mut other) = (files(once), files(other));
-    for files in [&mut once, &mut other] {
-        files.retain(|path, _| !is_damaged(model, path));
+    // Only the first one can have trusted a clean stop.
+    if model.marked {
+        for files in [&mut once, &mut other] {
+            files.retain(|path, _| !is_damaged(model, path));
+        }
     }
     for (path, bytes) in &once {
         match other.get(path) {

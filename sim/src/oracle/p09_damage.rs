@@ -21,16 +21,27 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
             let found = named.map_or("it names none".to_owned(), |n| format!("it names {n}"));
             f.broke(Promise::Damage, "wrong name", name(topic, partition), (expected, found), &[]);
         }
+        if *code == Code::OffsetOutOfRange && look.ranged && (look.start..look.end).contains(asked) {
+            let expected =
+                format!("{asked} is within {} to {}: a record, or what is damaged", look.start, look.end);
+            let found = "it is said to be out of range";
+            f.broke(Promise::Damage, "not named", name(topic, partition), (expected, found), &[]);
+        }
     }
 }
 
 /// What a start says about a partition.
 pub(super) fn started(f: &mut Findings, model: &Model, said: &Recovered) {
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
-    let reason = known.hurt || known.lied || known.shaken || known.may_fence || model.lying;
-    if !reason && !said.damage.is_empty() {
-        let found = format!("{} stretches", said.damage.len());
-        let expected = "no word of damage: nothing has damaged this partition";
+    let holes = known.shaken && model.was_always;
+    let reason = known.hurt || known.lied || holes || known.may_fence || model.lying;
+    // What there is was seen, and since then nothing can have damaged more. Bytes behind the last record have no offset.
+    let is_known = |(_, _, _, from, to): &&(String, u64, u64, u64, u64)| {
+        reason && (known.disturbed || (*from..*to).all(|offset| known.unread.contains(&offset)))
+    };
+    if let Some((file, at, ..)) = said.damage.iter().find(|stretch| !is_known(stretch)) {
+        let found = format!("damage in {file} at byte {at}");
+        let expected = "no word of it: nothing has damaged this partition there";
         f.broke(Promise::Damage, "false alarm", name(&said.topic, said.partition), (expected, found), &[]);
     }
 }

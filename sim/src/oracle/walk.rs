@@ -152,6 +152,7 @@ impl Walk {
                 self.model.down_since = None;
                 self.after_a_stop(*clean, partitions);
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
+                self.model.marked = false;
                 let f = &mut self.findings;
                 for said in partitions {
                     p09_damage::started(f, &self.model, said);
@@ -243,6 +244,7 @@ impl Walk {
             }
             CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
         };
+        self.model.marked |= kind == CrashKind::Stop;
         match kind {
             // A stop on a disk that cannot be written syncs nothing.
             CrashKind::Stop if !self.read_only => self.model.stopped(),
@@ -289,7 +291,7 @@ impl Walk {
             let Some(known) = self.model.partition_mut(topic, *number) else { continue };
             // Where the disk has failed, a start may hide what it could not read or sync until the next one.
             if found.ranged && !found.disturbed && !known.lied && !known.may_fence {
-                known.seen(start, found.end);
+                known.seen(start, found.end, found.errors.keys().copied().collect());
             }
         }
     }

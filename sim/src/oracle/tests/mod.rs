@@ -1,6 +1,10 @@
 //! The oracle judged: short stories, told as traces without a world, with what it must say of each. A broker that is right tells
 //! none of the bad ones, so no scenario can show that they would be noticed.
 
+mod damage;
+mod dense;
+mod idempotent;
+mod kept;
 mod refused_absent;
 
 use std::sync::Arc;
@@ -8,9 +12,10 @@ use std::sync::Arc;
 use broker::error::Code;
 use bytes::Bytes;
 
-use super::judge;
+use super::{decode, judge};
 use crate::trace::{
-    Answer, At, CallId, CrashKind, Entry, Event, Mode, Placed, Request, Seen, Sent, Starting, Trace,
+    Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Image, ImageFile, Mode, Moment, Placed, Recovered,
+    Request, Seen, Sent, Starting, Trace,
 };
 
 /// A trace in the making, of one topic `orders`. A record is one letter: its value; a key comes before it where there is one.
@@ -29,15 +34,16 @@ impl Story {
     fn with_partitions(mode: Mode, partitions: u32) -> Self {
         let mut story = Self { trace: Trace::default(), mode, calls: 0 };
         story.start();
-        let topic = Request::CreateTopic {
-            topic: "orders".into(),
-            partitions,
-            retention_bytes: None,
-            retention_ms: None,
-        };
-        let id = story.call(topic);
-        story.answer(id, Answer::Done);
+        story.creates(partitions);
         story
+    }
+
+    fn creates(&mut self, partitions: u32) {
+        let (retention_bytes, retention_ms) = (None, None);
+        let topic =
+            Request::CreateTopic { topic: "orders".into(), partitions, retention_bytes, retention_ms };
+        let id = self.call(topic);
+        self.answer(id, Answer::Done);
     }
 
     fn add(&mut self, event: Event) {
@@ -46,6 +52,11 @@ impl Story {
     }
 
     fn start(&mut self) {
+        self.starts();
+        self.started(&[]);
+    }
+
+    fn starts(&mut self) {
         self.add(Event::Starting(Starting {
             durability: self.mode,
             index_interval: 1,
@@ -54,7 +65,43 @@ impl Story {
             sync_slack_ms: 0,
             lying: false,
         }));
-        self.add(Event::Started { clean: false, partitions: Vec::new(), notes: Vec::new() });
+    }
+
+    /// A start that says of partition 0 which offsets are damaged: from the first to before the second.
+    fn started(&mut self, damage: &[(u64, u64)]) {
+        let damage = damage.iter().map(|(from, to)| (log(0), 0, 40, *from, *to)).collect();
+        let said = Recovered {
+            topic: "orders".into(),
+            partition: 0,
+            start: 0,
+            end: 0,
+            cut: 0,
+            set_aside: 0,
+            rebuilt: Vec::new(),
+            damage,
+            fenced: None,
+            notes: Vec::new(),
+        };
+        self.add(Event::Started { clean: false, partitions: vec![said], notes: Vec::new() });
+    }
+
+    /// The files of partition 0 at a moment: the base offset of each log, and its bytes.
+    fn image(&mut self, moment: Moment, logs: &[(u64, &[u8])]) {
+        self.add(Event::Image { moment, image: image(logs) });
+    }
+
+    /// Something fails on partition 0's first log, as a fault has it.
+    fn fails(&mut self, op: &'static str) {
+        self.add(Event::Disk(DiskOp {
+            op,
+            path: log(0).into(),
+            to: None,
+            position: 0,
+            len: 0,
+            result: Err("EIO".into()),
+            fault: Some("a fault".into()),
+            lies: false,
+        }));
     }
 
     fn crash(&mut self, kind: CrashKind) {
@@ -113,17 +160,21 @@ impl Story {
         );
     }
 
-    /// All that partition 0 holds: a letter is a record, a dot an offset that cannot be read.
+    /// All that partition 0 holds: a letter is a record, a dot an offset that cannot be read, `?` one that is said to be out of
+    /// range.
     fn look(&mut self, letters: &str) {
+        self.look_at(letters, &[]);
+    }
+
+    /// The same, with its logs.
+    fn look_at(&mut self, letters: &str, logs: &[(u64, &[u8])]) {
         let end = letters.len() as u64;
         self.add(Event::LookBegins);
         for (offset, letter) in (0..).zip(letters.chars()) {
             let id = self.consume(0, offset);
             match letter {
-                '.' => self.answer(
-                    id,
-                    Answer::Refused { code: Code::Corrupt, message: String::new(), offset: Some(offset) },
-                ),
+                '.' => self.unreadable(id, Code::Corrupt, offset),
+                '?' => self.unreadable(id, Code::OffsetOutOfRange, offset),
                 letter => self.fetched(id, offset, letter, end),
             }
         }
@@ -132,7 +183,14 @@ impl Story {
             let offset = if at == At::Latest { end } else { 0 };
             self.answer(id, Answer::Offset(Some((offset, 0))));
         }
+        if !logs.is_empty() {
+            self.image(Moment::Check, logs);
+        }
         self.add(Event::LookEnds { complete: true });
+    }
+
+    fn unreadable(&mut self, id: CallId, code: Code, offset: u64) {
+        self.answer(id, Answer::Refused { code, message: String::new(), offset: Some(offset) });
     }
 
     /// Somebody reads one record of a partition.
@@ -161,4 +219,19 @@ impl Story {
 
 fn value(letter: char) -> Bytes {
     Bytes::from(letter.to_string())
+}
+
+fn log(base: u64) -> String {
+    format!("orders/0/{base:020}.log")
+}
+
+fn image(logs: &[(u64, &[u8])]) -> Arc<Image> {
+    let file = |(base, bytes): &(u64, &[u8])| ImageFile { path: log(*base).into(), bytes: (*bytes).into() };
+    Arc::new(Image(logs.iter().map(file).collect()))
+}
+
+/// The bytes of a log whose records have these letters.
+fn records(base: u64, letters: &str) -> Vec<u8> {
+    let record = |(offset, letter)| decode::record(offset, offset, None, &value(letter));
+    (base..).zip(letters.chars()).flat_map(record).collect()
 }

@@ -1,6 +1,6 @@
 //! P4: all of a request or nothing of it, and nothing of it later; also where several requests hold the same bytes.
 
-use super::{CrashKind, Mode, Story};
+use super::{Answer, CrashKind, Mode, Moment, Request, Story};
 
 const NONE: [&str; 0] = [];
 
@@ -166,8 +166,7 @@ fn refused_records_are_absent_also_beside_unknown_ones_with_the_same_bytes() {
 fn a_record_without_a_partition_gives_way_to_one_that_chose_it() {
     let mut story = Story::with_partitions(Mode::Os, 2);
     let records = [super::Sent { key: None, value: super::value('a') }];
-    let anywhere =
-        super::Request::Produce { topic: "orders".into(), partition: None, records: records.into() };
+    let anywhere = Request::Produce { topic: "orders".into(), partition: None, records: records.into() };
     let id = story.call(anywhere);
     story.lost(id);
     story.unknown("a");
@@ -184,4 +183,22 @@ fn many_requests_with_the_same_bytes_are_told_apart() {
     let found = "aba".repeat(30) + &"ab".repeat(30) + &"a".repeat(30);
     assert_eq!(unknown(&requests, &found), NONE);
     assert_eq!(unknown(&["aab"; 90], &("aab".repeat(89) + "aa")), ["half there"]);
+}
+
+#[test]
+fn a_topic_that_was_deleted_does_not_come_back_with_a_start() {
+    let story = |made_anew: bool| {
+        let mut story = Story::new(Mode::Os);
+        let id = story.call(Request::DeleteTopic { topic: "orders".into() });
+        story.answer(id, Answer::Done);
+        if made_anew {
+            story.creates(1);
+        }
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.image(Moment::Recovered, &[(0, &[])]);
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["topic back"]);
 }

@@ -35,6 +35,9 @@ impl Walk {
             }
             self.model.produced.insert(id, produced);
         }
+        if let Request::CreateTopic { topic, .. } = request {
+            self.model.deleted.remove(topic);
+        }
         let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck };
         self.calls.insert(id, open);
     }
@@ -97,6 +100,7 @@ impl Walk {
         match answer {
             Answer::Done => {
                 self.model.topics.remove(topic);
+                self.model.deleted.insert(topic.clone());
             }
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => {
                 if let Some(topic) = self.model.topics.get_mut(topic) {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::Walk;
 use crate::oracle::decode::{self, Piece};
 use crate::oracle::model::{Content, Partition};
+use crate::oracle::p04_refused_absent;
 use crate::oracle::p06_derived::{self, Complete};
 use crate::trace::{DiskOp, Image, Moment};
 
@@ -22,11 +23,18 @@ impl Walk {
         let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
         let Some((topic, partition, file)) = place(&op.path) else {
             // A failing directory above them concerns all.
-            let all = self.model.topics.values_mut().flat_map(|t| &mut t.partitions);
-            all.for_each(|known| known.may_fence |= failing);
+            for known in self.model.topics.values_mut().flat_map(|t| &mut t.partitions) {
+                known.may_fence |= failing;
+                known.disturbed |= failing;
+            }
             return;
         };
         let failed = op.result.is_err() && op.fault.is_some();
+        if op.result.is_err()
+            && let Some(known) = self.model.partition_mut(topic, partition)
+        {
+            known.disturbed = true;
+        }
         let is_log = file.ends_with(".log");
         if op.op == "open" && is_log && op.result.is_ok() {
             let base = decode::base_offset(file.trim_end_matches(".log"));
@@ -74,13 +82,14 @@ impl Walk {
         match path.and_then(place) {
             Some((topic, partition, file)) => {
                 if let Some(known) = self.model.partition_mut(topic, partition) {
-                    known.lied = true;
+                    (known.lied, known.disturbed) = (true, true);
                     let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
                     known.tampered.insert(format!("{topic}/{partition}/{stem}"));
                 }
             }
             None => {
-                self.model.topics.values_mut().flat_map(|t| &mut t.partitions).for_each(|p| p.lied = true)
+                let all = self.model.topics.values_mut().flat_map(|t| &mut t.partitions);
+                all.for_each(|known| (known.lied, known.disturbed) = (true, true));
             }
         }
     }
@@ -94,7 +103,10 @@ impl Walk {
                     self.touched(&before, image);
                 }
             }
-            Moment::Recovered => self.indexes(image, Complete::Exactly),
+            Moment::Recovered => {
+                p04_refused_absent::deleted(&mut self.findings, &self.model, image);
+                self.indexes(image, Complete::Exactly);
+            }
             Moment::Check => {
                 if let Some(look) = &mut self.look {
                     look.image = Some(image.clone());
@@ -169,7 +181,7 @@ fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, 
     if !changed.iter().any(|path| path.ends_with(".log")) {
         return;
     }
-    partition.hurt = true;
+    (partition.hurt, partition.disturbed) = (true, true);
     let (old, new) = (good(before, topic, number), good(after, topic, number));
     for (offset, slot) in &mut partition.slots {
         slot.damaged |= old.get(offset) != new.get(offset);

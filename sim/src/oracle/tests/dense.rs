@@ -1,0 +1,37 @@
+//! P1: segments follow one another, and hold nothing but records.
+
+use super::{CrashKind, Mode, Story, records};
+
+/// What the oracle says of two records in one log and one in another with this base, after a power loss.
+fn shaken(mode: Mode, second: u64) -> Vec<&'static str> {
+    let mut story = Story::new(mode);
+    story.again(CrashKind::Power);
+    story.stored("ab", 0);
+    story.stored("c", second);
+    let unread: String = (2..second).map(|_| '.').collect();
+    story.look_at(&format!("ab{unread}c"), &[(0, &records(0, "ab")), (second, &records(second, "c"))]);
+    story.broken()
+}
+
+#[test]
+fn a_power_loss_is_no_excuse_for_offsets_that_a_roll_has_left_out() {
+    for mode in [Mode::Os, Mode::Always] {
+        assert_eq!(shaken(mode, 2), [""; 0]);
+        assert!(shaken(mode, 5).contains(&"segments"), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_a_power_loss_leaves_is_cut_off_where_nothing_is_kept_behind_a_hole() {
+    let story = |mode| {
+        let mut story = Story::new(mode);
+        story.stored("ab", 0);
+        story.again(CrashKind::Power);
+        let hole = [vec![0; 29], records(1, "b")].concat();
+        story.stored("c", 2);
+        story.look_at(".bc", &[(0, &hole), (2, &records(2, "c"))]);
+        story.broken()
+    };
+    assert!(story(Mode::Os).contains(&"bad bytes"));
+    assert!(!story(Mode::Always).contains(&"bad bytes"), "what was acknowledged behind it stays");
+}

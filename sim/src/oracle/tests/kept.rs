@@ -1,0 +1,54 @@
+//! P2: what was promised is there, whatever happened before it was promised.
+
+use super::{At, Code, CrashKind, Event, Mode, Request, Story};
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_partition_that_answers_every_read_with_an_error_has_lost_its_records() {
+    let mut story = Story::new(Mode::Os);
+    story.stored("a", 0);
+    story.again(CrashKind::Process);
+    story.add(Event::LookBegins);
+    let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Earliest });
+    story.answer(id, super::Answer::Offset(Some((0, 0))));
+    let id = story.consume(0, 0);
+    story.unreadable(id, Code::Corrupt, 0);
+    story.add(Event::LookEnds { complete: true });
+    assert_eq!(story.broken(), ["unopened"]);
+}
+
+#[test]
+fn a_hole_comes_with_a_power_loss_and_not_by_itself() {
+    let story = |power_loss: bool| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("a", 0);
+        story.again(CrashKind::Power);
+        story.look("a");
+        story.again(if power_loss { CrashKind::Power } else { CrashKind::Process });
+        story.look("a.");
+        story.again(CrashKind::Process);
+        story.look("a.");
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["hole"]);
+}
+
+#[test]
+fn a_sync_that_failed_once_is_no_excuse_after_a_clean_stop() {
+    let story = |stopped: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        story.fails("sync");
+        story.again(CrashKind::Process);
+        if stopped {
+            story.again(CrashKind::Stop);
+        }
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(false), NONE);
+    assert_eq!(story(true), ["lost"]);
+}
