@@ -22,7 +22,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// A log broker: topics of partitioned, append-only logs, over TCP.
 #[derive(Debug, Parser)]
-#[command(name = "broker", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "broker", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -31,32 +31,32 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   broker serve --data ./data                     run a server on 127.0.0.1:7070
-  broker topic create orders --partitions 3      make a topic
+  broker topic create orders --partitions 3      create a topic
   broker produce orders --key user-1 hello       one record; the key chooses the partition
   broker produce orders < lines.txt              one record a line
   broker consume orders --from earliest          every partition, merged by time, one value a line
-  broker consume orders --follow --format json   and whatever comes, as JSON lines
-  broker offsets orders                          where each partition begins and ends
-  broker verify ./data                           check every byte, without a server, and change nothing
+  broker consume orders --follow --format json   and whatever arrives later, as JSON lines
+  broker offsets orders                          where each partition starts and ends
+  broker verify ./data                           check every byte, offline, and change nothing
 
-Each command explains itself: broker produce --help";
+For one command: broker produce --help";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a server
     Serve(Box<serve::Args>),
-    /// Make, list, show and delete topics
+    /// Create, list, show and delete topics
     #[command(subcommand)]
     Topic(topic::Command),
-    /// Append records: one value, or the lines of standard input
+    /// Append records: one value, or each line of standard input
     Produce(produce::Args),
     /// Print records
     Consume(consume::Args),
-    /// Print where partitions begin and end, or where a time is in them
+    /// Print where each partition starts and ends, or the first offset at or after a time
     Offsets(offsets::Args),
-    /// Print a log file, an index file or a partition's directory, decoded; needs no server
+    /// Decode and print a log file, an index file or a partition's directory; needs no server
     Dump(dump::Args),
-    /// Check every file of a data directory and change none; needs no server
+    /// Check every file of a data directory, changing none; needs no server
     Verify(verify::Args),
     /// Measure a server, or this machine
     #[command(subcommand)]
@@ -66,7 +66,7 @@ enum Command {
 /// Which server, and how long to wait for it.
 #[derive(Clone, Debug, Args)]
 struct Server {
-    /// The server
+    /// The server to connect to
     #[arg(long, value_name = "HOST:PORT", env = "BROKER_ADDR", default_value = "127.0.0.1:7070")]
     addr: String,
     /// How long to wait for an answer
@@ -112,7 +112,7 @@ fn acknowledged<T>(what: &str, outcome: Outcome<T>) -> Result<T, Stop> {
     outcome.into_result().map_err(|failure| match failure {
         Failure::Refused(refusal) if refusal.code == broker::error::Code::Unavailable => {
             Stop::Because(format!(
-                "{refusal}\n  is a server running there? `broker serve` starts one; --addr names another"
+                "{refusal}\n  is a server running there? `broker serve` starts one, --addr chooses another"
             ))
         }
         Failure::Refused(refusal) => Stop::Because(format!("{what}: {refusal}")),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::files;
 use crate::units::{Offset, Position};
 
 /// The stable name of a kind of error; clients and scenarios act on it. The numbers are those of the protocol.
@@ -70,13 +71,13 @@ pub enum Error {
         what: String,
     },
     /// There is no topic of this name.
-    #[error("there is no topic {name:?}; `topic create` makes one")]
+    #[error("there is no topic {name:?}; `topic create` creates one")]
     UnknownTopic {
         /// The name that was asked for.
         name: String,
     },
     /// There is a topic of this name already.
-    #[error("there is a topic {name:?} already")]
+    #[error("topic {name:?} already exists")]
     TopicExists {
         /// The name that was asked for.
         name: String,
@@ -112,7 +113,7 @@ pub enum Error {
         limit: u64,
     },
     /// The bytes on disk are not those that were written.
-    #[error("{}: offset {offset}, at byte {position}, is damaged; the next offset that can be read is {next}", .segment.display())]
+    #[error("{}: offset {offset}, at byte {position}, is damaged; the next offset that can be read is {next}", files::from_topic(.segment).display())]
     Corrupt {
         /// The segment's log file.
         segment: PathBuf,
@@ -124,7 +125,7 @@ pub enum Error {
         next: Offset,
     },
     /// The partition, or all of its topic, could not be opened: nothing is known of its offsets.
-    #[error("{what} cannot be served: {reason}; restart the broker when that is mended")]
+    #[error("{what} cannot be served: {reason}; fix that and restart the broker")]
     Unopened {
         /// `topic/partition`, or the topic.
         what: String,
@@ -142,7 +143,7 @@ pub enum Error {
         source: SharedIo,
     },
     /// The disk failed, and nothing was stored.
-    #[error("{}: {source}; nothing was stored", .path.display())]
+    #[error("{}: {source}; nothing was stored", files::from_topic(.path).display())]
     Storage {
         /// The file or directory.
         path: PathBuf,
@@ -158,7 +159,9 @@ pub enum Error {
         reason: String,
     },
     /// The disk failed at a moment that leaves open whether the record will be found after a restart.
-    #[error("{partition}: {reason}; whether the record was stored is unknown until the broker has restarted")]
+    #[error(
+        "{partition}: {reason}; it is unknown whether the record was stored until the broker has restarted"
+    )]
     OutcomeUnknown {
         /// `topic/partition`.
         partition: String,

@@ -82,6 +82,15 @@ pub fn segment_path(dir: &Path, base: Offset, kind: Kind) -> PathBuf {
     dir.join(format!("{:0DIGITS$}{}", base.get(), kind.suffix()))
 }
 
+/// A segment's file from its topic on, as clients know it: where a server keeps its data is nothing that they need. Of
+/// what is no segment's, a topic's directory, the name.
+pub fn from_topic(path: &Path) -> &Path {
+    let name = path.file_name().map(Path::new).unwrap_or(path);
+    let is_segment = name.to_str().is_some_and(|name| matches!(parse(name), Name::Segment(..)));
+    let above = if is_segment { path.ancestors().nth(3) } else { None };
+    above.and_then(|above| path.strip_prefix(above).ok()).unwrap_or(name)
+}
+
 /// The mark that a sync of this segment's log failed.
 pub fn unsynced_path(dir: &Path, base: Offset) -> PathBuf {
     dir.join(format!("{:0DIGITS$}.log.unsynced", base.get()))
@@ -204,6 +213,15 @@ pub fn read_checked_text(bytes: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::disk::OsDisk;
+
+    #[test]
+    fn clients_are_not_told_where_the_data_lies() {
+        let shown = |path: &str| from_topic(Path::new(path)).display().to_string();
+        assert_eq!(shown("/srv/data/t/0/00000000000000000078.log"), "t/0/00000000000000000078.log");
+        assert_eq!(shown("00000000000000000078.log"), "00000000000000000078.log");
+        assert_eq!(shown("/srv/data/t"), "t");
+        assert_eq!(shown("/"), "/");
+    }
 
     #[test]
     fn only_exact_names_are_segments() {

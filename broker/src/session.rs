@@ -24,6 +24,8 @@ use crate::units::{Offset, Position, Timestamp};
 const CLEAN: &str = "clean";
 const WAS_CLEAN: &str = "was-clean";
 const RUNNING: &str = "running";
+/// The files of this module: where one is, a broker has served.
+pub const MARKERS: [&str; 3] = [CLEAN, WAS_CLEAN, RUNNING];
 /// A marker longer than this is not read: about a million segments.
 const MARKER_BYTES_MAX: u64 = 128 << 20;
 

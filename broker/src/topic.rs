@@ -26,7 +26,8 @@ use crate::segment;
 use crate::settings::{Settings, TopicSettings};
 use crate::units::Offset;
 
-const SETTINGS_FILE: &str = "topic";
+/// The file with what a topic was made with.
+pub const SETTINGS_FILE: &str = "topic";
 const SETTINGS_BYTES_MAX: u64 = 4096;
 const NAME_CHARS_MAX: usize = 249;
 

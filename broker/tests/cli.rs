@@ -22,29 +22,175 @@ fn lines(n: usize) -> Vec<u8> {
     text
 }
 
+/// The commands of the first page from `broker` on, in the order in which a reader types them.
+fn commands_of_the_first_page() -> Vec<(Vec<&'static str>, Option<&'static str>)> {
+    let page = include_str!("../../README.md");
+    let (_, section) = page.split_once("## The broker, for real").expect("the page has it");
+    let section = section.split("\n## ").next().expect("there is a first part");
+    let blocks = section.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).filter_map(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        line.split_once("-p broker -- ").map(|(_, rest)| rest).or(line.strip_prefix("broker "))
+    });
+    let parsed = lines.map(|line| {
+        let (command, input) = line.split_once('<').map_or((line, None), |(c, file)| (c, Some(file.trim())));
+        (command.split_whitespace().collect(), input)
+    });
+    parsed.collect()
+}
+
+/// Each is run as it is written, one after the other; only the directory is another.
 #[test]
 fn the_commands_of_the_first_page_work() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Process::start(&dir.path().join("data"), &[]);
+    let data = dir.path().join("data");
+    let commands = commands_of_the_first_page();
+    let (mut commands, first) = (commands.iter().peekable(), &commands[0].0);
+    assert_eq!(first[..], ["serve", "--data", "/var/tmp/log"]);
+    commands.next();
+    let server = Process::start(&data, &[]);
+    let mut said = Vec::new();
+    while let Some((args, input)) = commands.next_if(|(args, _)| args[0] != "verify") {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let input = input.map(|file| std::fs::read(root.join(file)).unwrap()).unwrap_or_default();
+        said.push((args[0], text(&server.run_with(args, &input))));
+    }
+    let page = include_str!("../../README.md");
+    let records = 1 + page.lines().count();
+    let mut said = said.iter();
+    let mut next = |command: &str| match said.next() {
+        Some((name, text)) if *name == command => text.as_str(),
+        other => panic!("{command} is not next: {other:?}"),
+    };
+    assert_eq!(next("topic"), "created orders with 3 partitions\n");
+    assert_eq!(next("produce"), "orders/1 offset 0\n");
+    assert_eq!(next("produce"), "");
+    assert_eq!(next("consume").lines().count(), records);
+    let json: serde_json::Value = serde_json::from_str(next("consume").lines().next().unwrap()).unwrap();
     assert_eq!(
-        server.output(&["topic", "create", "orders", "--partitions", "3"]),
-        "created orders with 3 partitions\n"
+        (&json["key"], &json["value"], &json["offset"]),
+        (&"user-1".into(), &"hello".into(), &0.into())
     );
+
+    assert!(server.stop().0.success());
+    let verify: Vec<_> = commands.map(|(args, _)| &args[..]).collect();
+    assert_eq!(verify, [["verify", "/var/tmp/log"]]);
+    let said = text(&self::verify(&data));
+    assert!(said.contains(&format!("1 topic, 3 partitions, 3 segments, {records} records")), "{said}");
+}
+
+#[test]
+fn topics_and_offsets_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "orders", "--partitions", "3"]);
     assert_eq!(server.output(&["produce", "orders", "--key", "user-1", "hello"]), "orders/1 offset 0\n");
     assert_eq!(server.output(&["produce", "orders", "--key", "user-1", ""]), "orders/1 offset 1\n");
     assert_eq!(server.output(&["consume", "orders", "--all"]), "hello\n\n");
-    let json = server.output(&["consume", "orders", "--partition", "1", "--from", "0", "--format", "json"]);
-    let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
-    assert_eq!(
-        (&first["key"], &first["value"], &first["offset"]),
-        (&"user-1".into(), &"hello".into(), &0.into())
-    );
     assert_eq!(server.output(&["topic", "list"]), "orders  3 partitions\n");
     assert!(server.output(&["topic", "show", "orders"]).contains("1          0      2     2"));
     assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "latest"]), "2\n");
     assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "@0"]), "0\n");
     assert_eq!(server.output(&["topic", "delete", "orders"]), "deleted orders\n");
     assert_eq!(server.output(&["topic", "list"]), "");
+}
+
+/// An offset that no record has is not the end of the log: who asks for it has lost count.
+#[test]
+fn consuming_from_an_offset_that_is_not_there_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    server.output(&["produce", "t", "a"]);
+    assert_eq!(server.output(&["consume", "t", "--from", "1"]), "");
+    for how in [&[][..], &["--follow"], &["--partition", "0"], &["--partition", "0", "--follow"]] {
+        let args = [&["consume", "t", "--from", "2"], how].concat();
+        let why = complaint(&server.run(&args));
+        assert!(why.contains("partition 0 has offsets 0 to 1 (the next one); 2 is outside"), "{why}");
+    }
+}
+
+/// A second server on an address that is taken has touched no file when it says so.
+#[test]
+fn an_address_that_is_taken_is_noticed_before_the_data_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("first"), &[]);
+    let data = dir.path().join("second");
+    for addrs in [
+        ["--listen", &server.addr, "--metrics", "127.0.0.1:0"],
+        ["--metrics", &server.addr, "--listen", "127.0.0.1:0"],
+    ] {
+        let second = broker().arg("serve").args(addrs).arg("--data").arg(&data).output().unwrap();
+        let why = complaint(&second);
+        assert!(
+            why.contains(&format!("cannot listen on {}", server.addr)) && why.contains(addrs[0]),
+            "{why}"
+        );
+        assert!(!data.exists());
+    }
+}
+
+#[test]
+fn the_log_says_when_and_answers_do_not_say_where_the_data_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    let partition = stopped(dir.path()).join("t/0");
+    let log = partition.join("00000000000000000000.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[50] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    let server = Process::start(&dir.path().join("data"), &["--segment-bytes", "100"]);
+    let why = complaint(&server.run(&["consume", "t", "--partition", "0"]));
+    assert!(why.contains(" t/0/00000000000000000000.log: offset 1, at byte 39, is damaged"), "{why}");
+    let (_, said) = server.stop();
+    for line in said.lines() {
+        assert!(
+            line.starts_with("20") && line.contains("Z  INFO ")
+                || line.contains("Z ERROR ")
+                || line.contains("Z  WARN "),
+            "{said}"
+        );
+    }
+}
+
+/// Help is read in terminals.
+#[test]
+fn help_is_no_wider_than_a_terminal() {
+    for command in [
+        &[][..],
+        &["serve"],
+        &["produce"],
+        &["consume"],
+        &["verify"],
+        &["topic", "create"],
+        &["bench", "produce"],
+    ] {
+        let help = text(&broker().args(command).arg("--help").env("COLUMNS", "300").output().unwrap());
+        for line in help.lines() {
+            assert!(line.chars().count() <= 100, "{command:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_of_a_broker_is_not_decoded_or_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("other");
+    std::fs::create_dir_all(other.join("cron.d/0")).unwrap();
+    std::fs::write(other.join("hostname"), "a\n").unwrap();
+    let why = complaint(&verify(&other));
+    assert!(why.contains("is not a data directory"), "{why}");
+    let why = complaint(&broker().arg("dump").arg(other.join("hostname")).output().unwrap());
+    assert!(why.contains("is not a .log, .index or .timeindex file"), "{why}");
+    // Before the first start there is nothing to find fault with.
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    text(&verify(&dir.path().join("empty")));
+    // What is left of a broker's is verified, however little it is.
+    let left = stopped(dir.path());
+    for name in ["clean", "running", "was-clean", "t/topic"] {
+        assert!(std::fs::remove_file(left.join(name)).is_ok() || name == "was-clean", "{name}");
+    }
+    let said = String::from_utf8(verify(&left).stdout).unwrap();
+    assert!(said.contains("t/topic: the topic's settings are missing"), "{said}");
 }
 
 #[test]
@@ -152,7 +298,7 @@ fn an_ordinary_restart_says_nothing_alarming_and_a_second_server_is_told_why_not
 
     let (status, again) = Process::start(&data, &[]).stop();
     assert!(status.success());
-    assert!(again.contains("opened after a clean stop: 1 partitions, 1000 records"), "{again}");
+    assert!(again.contains("opened after a clean stop: 1 partition, 1000 records"), "{again}");
     for said in [first, again] {
         let said = said.to_lowercase();
         for word in ["error", "warn", "fail", "corrupt", "damage", "lost", "panic", "unclean", "cut"] {
@@ -322,7 +468,10 @@ fn a_dump_shows_each_record_and_each_entry() {
     bytes[50] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
     let broken = dump(&log);
-    assert!(broken.contains("  byte 39: 39 bytes are no record, a record behind them: the CRC"), "{broken}");
+    assert!(
+        broken.contains("  byte 39: 39 bytes are not a record, a valid record after them: the CRC"),
+        "{broken}"
+    );
     assert!(broken.contains("  offset 2  byte 78"), "{broken}");
 }
 
@@ -338,7 +487,7 @@ fn a_clean_directory_is_well_and_verifying_changes_nothing() {
     };
     let before = snapshot(&data);
     let said = text(&verify(&data));
-    assert!(said.contains("1 topics, 1 partitions, 2 segments, 5 records, 173 B: all is well"), "{said}");
+    assert!(said.contains("1 topic, 1 partition, 2 segments, 5 records, 173 B: all is well"), "{said}");
     assert!(snapshot(&data) == before);
 
     let server = Process::start(&data, &[]);

@@ -8,7 +8,7 @@ mod cli;
 
 /// Runs the broker in a simulated world, and says whether it kept its promises.
 #[derive(Debug, Parser)]
-#[command(name = "sim", version, about)]
+#[command(name = "sim", version, about, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -19,7 +19,7 @@ pub enum Command {
     Produce(produce::Args),
     /// Read records as fast as the server gives them
     Consume(consume::Args),
-    /// What this machine allows at best: loopback, page cache, disk and checksum
+    /// Measure what this machine allows at best: loopback, page cache, disk and checksum
     Limits(limits::Args),
 }
 

@@ -25,33 +25,34 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Print records
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --partition, all partitions are read and merged by time. That is as good an order as there is: only
-within one partition, and so for one key, does the order of records mean something.
+Without --partition, all partitions are read and merged by time. The order of records is guaranteed only \
+within a partition, and so for each key.
 
-Without --follow it ends with the last record that was there when it began. Text is each value, byte for byte,
-and a line feed; JSON has one object a line, with value_hex or key_hex where bytes are not UTF-8.
+Without --follow it ends at the last record that existed when it started. Text prints each value, byte for \
+byte, and a line feed; JSON prints one object per line, with value_hex or key_hex where the bytes are not \
+UTF-8.
 
 Examples:
-  broker consume orders                              everything, one value a line
+  broker consume orders                              everything, one value per line
   broker consume orders --partition 1 --from 1000 --count 10
   broker consume orders --from @2026-11-29T13:00:00Z --format json
-  broker consume orders --from latest --follow       what comes from now on")]
+  broker consume orders --from latest --follow       only new records")]
 pub struct Args {
     /// The topic
     topic: String,
     /// Read one partition
     #[arg(long)]
     partition: Option<u32>,
-    /// Read all partitions, merged by time (this is so without --partition as well)
+    /// Read all partitions, merged by time (the default without --partition)
     #[arg(long, conflicts_with = "partition")]
     all: bool,
-    /// Where to begin: an offset, earliest, latest, or @TIME (milliseconds since 1970, or a date and time in UTC)
+    /// Where to start: an offset, earliest, latest, or @TIME (milliseconds since 1970, or a date and time in UTC)
     #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = from)]
     from: From,
-    /// End after this many records
+    /// Stop after this many records
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Wait for more when the end is reached
+    /// At the end, wait for more
     #[arg(long)]
     follow: bool,
     /// How to print a record
@@ -78,7 +79,7 @@ enum Format {
 fn from(text: &str) -> Result<From, String> {
     match text.parse() {
         Ok(offset) => Ok(From::Offset(Offset::new(offset))),
-        Err(_) => offsets::at(text).map(From::At).map_err(|e| format!("{e}, and no offset")),
+        Err(_) => offsets::at(text).map(From::At).map_err(|e| format!("{e}, and not an offset")),
     }
 }
 
@@ -141,6 +142,13 @@ async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Sourc
             _ if p.unopened => {
                 acknowledged(&what, client.list_offsets(&args.topic, p.number, At::Earliest).await)?.offset
             }
+            // An offset that no record has, nor will have next: an empty answer would say that all were read.
+            From::Offset(offset) if !(p.log_start..=p.log_end).contains(&offset) => {
+                return Err(Stop::Because(format!(
+                    "{what}: partition {} has offsets {} to {} (the next one); {offset} is outside",
+                    p.number, p.log_start, p.log_end
+                )));
+            }
             From::Offset(offset) => offset,
             From::At(At::Earliest) => p.log_start,
             From::At(At::Latest) => p.log_end,
@@ -182,7 +190,7 @@ impl Source {
             match away {
                 Some(reason) if args.follow => {
                     if !complained {
-                        eprintln!("{reason}; trying again until it works");
+                        eprintln!("{reason}; retrying until it works");
                         complained = true;
                     }
                     sleep(PAUSE).await;

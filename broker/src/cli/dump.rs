@@ -15,7 +15,7 @@ use super::{Stop, quantity};
 /// Bytes of a key or value that are shown without --full.
 const SHOWN_BYTES: usize = 64;
 
-/// Print a log file, an index file or a partition's directory, decoded; needs no server
+/// Decode and print a log file, an index file or a partition's directory; needs no server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
 pub struct Args {
     /// A .log, .index or .timeindex file, or a partition's directory
     path: PathBuf,
-    /// Show keys and values whole
+    /// Show keys and values in full
     #[arg(long)]
     full: bool,
 }
@@ -69,7 +69,11 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
         // A copy under another name.
         _ if name.ends_with(".timeindex") => Kind::TimeIndex,
         _ if name.ends_with(".index") => Kind::Index,
-        _ => Kind::Log,
+        _ if name.ends_with(".log") || name.contains(".log.aside-") => Kind::Log,
+        _ => {
+            let path = path.display();
+            return Err(Stop::Because(format!("{path} is not a .log, .index or .timeindex file")));
+        }
     };
     let opened = File::open(path).and_then(|file| Ok((DiskFile::len(&file)?, file)));
     let (len, file) = opened.map_err(|e| format!("{}: {e}", path.display()))?;
@@ -109,8 +113,9 @@ fn log(file: &File, len: u64, full: bool, output: &mut Output) -> Result<(), Sto
             Ok(None) => len,
             Err(unsure) => unsure,
         };
-        let behind = if next == len { "nothing valid behind them" } else { "a record behind them" };
-        output.line(format_args!("  byte {at}: {} bytes are no record, {behind}: {invalid}", next - at))?;
+        let behind = if next == len { "no valid record after them" } else { "a valid record after them" };
+        output
+            .line(format_args!("  byte {at}: {} bytes are not a record, {behind}: {invalid}", next - at))?;
         at = next;
     }
     Ok(())
@@ -124,7 +129,7 @@ fn index(file: &File, len: u64, key: &str, value: &str, output: &mut Output) -> 
         let bytes = &bytes[..bytes.len().min(ENTRY_BYTES)];
         match Entry::decode(bytes) {
             Some(entry) => output.line(format_args!("  {key} {} → {value} {}", entry.key, entry.value))?,
-            None => output.line(format_args!("  byte {at}: no entry: {}", super::consume::hex(bytes)))?,
+            None => output.line(format_args!("  byte {at}: not an entry: {}", super::consume::hex(bytes)))?,
         }
         at += bytes.len() as u64;
     }
@@ -136,7 +141,7 @@ fn show(bytes: &[u8], full: bool) -> String {
     let shown = if full { bytes } else { &bytes[..bytes.len().min(SHOWN_BYTES)] };
     let rest = match bytes.len() - shown.len() {
         0 => String::new(),
-        n => format!("… and {n} bytes"),
+        n => format!("… and {n} more bytes"),
     };
     format!("\"{}\"{rest}", shown.escape_ascii())
 }

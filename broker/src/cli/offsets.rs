@@ -6,7 +6,7 @@ use broker::units::Offset;
 use super::output::{Output, table};
 use super::{Server, Stop, acknowledged, quantity};
 
-/// Print where each partition begins and ends, or the first record at or after a time
+/// Print where each partition starts and ends, or the first offset at or after a time
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +33,7 @@ pub fn at(text: &str) -> Result<At, String> {
         "latest" => Ok(At::Latest),
         _ => match text.strip_prefix('@') {
             Some(time) => Ok(At::Timestamp(quantity::timestamp(time)?)),
-            None => Err(format!("{text:?} is none of earliest, latest, @TIME")),
+            None => Err(format!("{text:?} is not earliest, latest or @TIME")),
         },
     }
 }
@@ -48,8 +48,8 @@ pub async fn run(args: Args) -> Result<(), Stop> {
         && !partitions.iter().any(|p| p.number == number)
     {
         return Err(Stop::Because(format!(
-            "topic {topic:?} has no partition {number}: it has {}",
-            partitions.len()
+            "topic {topic:?} has no partition {number}: it has 0 to {}",
+            partitions.len().saturating_sub(1)
         )));
     }
     let chosen = partitions.iter().filter(|p| partition.is_none_or(|number| p.number == number));

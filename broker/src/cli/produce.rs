@@ -15,25 +15,26 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::output::Output;
+use super::quantity::{self, count};
 use super::resume;
-use super::{Server, Stop, acknowledged, quantity};
+use super::{Server, Stop, acknowledged};
 
 /// A request holds lines up to about this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Append records: one value, or the lines of standard input
+/// Append records: one value, or each line of standard input
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-With VALUE, one record is appended, and its partition and offset are printed. Without it, every line of
-standard input is a record (without its line feed, and otherwise byte for byte).
+With VALUE, one record is appended, and its partition and offset are printed. Without it, every line of \
+standard input is a record (without its line feed, otherwise byte for byte).
 
-A record with a key goes to the partition that the key chooses, always the same. Records without a key go to
-the partitions in turn.
+The key decides the partition: a key's records always go to the same one. Records without a key go to the \
+partitions in turn.
 
-Where the connection is lost half way, the lines whose fate is unknown are looked up in the log before the rest is
-sent, so that none is missing or there twice; this is exact as long as nobody else appends the same lines at the
-same time. When --retry has run out, the exit code is 1, and the last message says which lines were acknowledged
-and how to go on.
+If the connection is lost, the lines that were not yet acknowledged are looked up in the log before the rest \
+is sent, so that none is missing or duplicated. This is exact as long as nobody else appends the same lines \
+at the same time. When --retry runs out, the exit code is 1, and the last message says which lines were \
+acknowledged and how to continue.
 
 Examples:
   broker produce orders hello
@@ -44,27 +45,27 @@ Examples:
 pub struct Args {
     /// The topic
     pub topic: String,
-    /// The record; without it, the lines of standard input
+    /// The record's value; without it, each line of standard input is a record
     value: Option<String>,
-    /// The key of the record, or of all lines; an empty one is a key, too
+    /// The key of the record, or of all lines; it may be empty
     #[arg(long, conflicts_with = "key_separator")]
     key: Option<String>,
-    /// Each line is a key, this, and a value
+    /// Split each line at this text into key and value
     #[arg(long, value_name = "TEXT", conflicts_with = "value")]
     key_separator: Option<String>,
-    /// Append to this partition, whatever the key says
+    /// Append to this partition, whatever the key
     #[arg(long)]
     pub partition: Option<u32>,
-    /// Lines in one request at most
+    /// At most this many lines in a request
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
-    /// Requests on their way at the same time
+    /// At most this many requests in flight
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
-    /// Leave out this many lines: to go on after a failure
+    /// Skip this many lines, to continue after a failure
     #[arg(long, value_name = "LINES", default_value_t = 0, conflicts_with = "value")]
     skip: u64,
-    /// How long to try to connect again after the connection was lost
+    /// How long to try to reconnect after losing the connection
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     pub retry: Duration,
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub async fn run(args: Args) -> Result<(), Stop> {
     let outcome = args.server.client().produce(&args.topic, args.partition, record).await;
     let placed = match outcome {
         Outcome::Unknown(reason) => {
-            return Err(Stop::Because(format!("whether the record was stored is unknown: {reason}")));
+            return Err(Stop::Because(format!("it is unknown whether the record was stored: {reason}")));
         }
         outcome => acknowledged("the record was not stored", outcome)?,
     };
@@ -148,7 +149,7 @@ impl<'a> Lines<'a> {
                 }
             }
         }
-        eprintln!("{} lines acknowledged", self.done - self.args.skip);
+        eprintln!("{} acknowledged", count(self.done - self.args.skip, "line"));
         Ok(())
     }
 
@@ -180,7 +181,7 @@ impl<'a> Lines<'a> {
         };
         let range = format!("lines {} to {}", self.done + 1, lines.last_line);
         let why = match failure {
-            Failure::Refused(refusal) => format!("{range} were refused, all or some: {refusal}"),
+            Failure::Refused(refusal) => format!("{range} were refused, some or all of them: {refusal}"),
             Failure::Unknown(reason) => format!("{range}: {reason}"),
         };
         self.give_up(&why).await
@@ -190,9 +191,9 @@ impl<'a> Lines<'a> {
     async fn resume(&mut self, lost: &str) -> Result<(), Stop> {
         let unknown: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
         eprintln!(
-            "the connection was lost ({lost}) with {} lines acknowledged and {unknown} on their way; \
-             trying for {:?} to go on",
-            self.done - self.args.skip,
+            "the connection was lost ({lost}) with {} acknowledged and {unknown} in flight; \
+             trying to reconnect for {:?}",
+            count(self.done - self.args.skip, "line"),
             self.args.retry
         );
         let resumed =
@@ -203,7 +204,7 @@ impl<'a> Lines<'a> {
             Ok(Err(stop)) => return Err(stop),
             Err(_) => return self.give_up("the server did not come back in time").await,
         };
-        eprintln!("connected again: {found} of those {unknown} lines are in the log");
+        eprintln!("reconnected: of the lines in flight, {found} of {unknown} are in the log");
         self.connection = connection;
         while self.sent.front().is_some_and(|lines| lines.records.is_empty()) {
             self.done = self.sent.pop_front().map_or(self.done, |lines| lines.last_line);
@@ -220,18 +221,16 @@ impl<'a> Lines<'a> {
         let after: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
         let behind = match after {
             0 => String::new(),
-            n => format!(
-                "\n  {n} later lines had been sent as well, and what became of them was not waited for"
-            ),
+            n => format!("\n  {} sent after them, with unknown outcome", count(n as u64, "line")),
         };
         let done = self.done;
         if done == self.args.skip {
             return Err(Stop::Because(format!("{why}\n  no line acknowledged{behind}")));
         }
         Err(Stop::Because(format!(
-            "{why}\n  {} lines acknowledged, the last of them line {done}{behind}\n  \
-             to go on behind line {done}: --skip {done}, with the same input",
-            done - self.args.skip
+            "{why}\n  {} acknowledged, the last of them line {done}{behind}\n  \
+             to continue after line {done}: --skip {done}, with the same input",
+            count(done - self.args.skip, "line")
         )))
     }
 }

@@ -1,5 +1,6 @@
 //! Sizes and times as people write them: `64MiB`, `500kB`, `5s`, `1h30m`.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use broker::units::Timestamp;
@@ -28,7 +29,7 @@ const TIMES: [(&str, u64); 7] = [
 
 /// Bytes: a plain number, or one with a unit (`64MiB` = 67108864, `64MB` = 64000000).
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no size; write 4096, 64KiB, 16MiB, 1.5GiB, 500MB");
+    let wrong = || format!("{text:?} is not a size; write 4096, 64KiB, 16MiB, 1.5GiB, 500MB");
     if let Ok(bytes) = text.parse() {
         return Ok(bytes);
     }
@@ -45,12 +46,12 @@ pub fn memory(text: &str) -> Result<usize, String> {
 
 /// The same, up to 4 GiB.
 pub fn size_u32(text: &str) -> Result<u32, String> {
-    u32::try_from(size(text)?).map_err(|_| format!("{text} is over the 4 GiB that are possible here"))
+    u32::try_from(size(text)?).map_err(|_| format!("{text} is too large: the limit is 4 GiB"))
 }
 
 /// A time: numbers with units, which add up (`1h30m`, `250ms`, `7d`).
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write 250ms, 5s, 10m, 1h30m, 7d");
+    let wrong = || format!("{text:?} is not a duration; write 250ms, 5s, 10m, 1h30m, 7d");
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -89,6 +90,12 @@ fn multiple(digits: &str, factor: u64) -> Option<u64> {
     u64::try_from(whole + fraction).ok()
 }
 
+/// How many of what, for people: `1 line`, `2 lines`.
+pub fn count(n: impl Display + PartialEq + From<u8>, what: &str) -> String {
+    let s = if n == 1.into() { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
 /// Bytes for people, with one digit after the point.
 pub fn show_bytes(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -102,7 +109,7 @@ pub fn show_bytes(bytes: u64) -> String {
 
 /// Milliseconds since the Unix epoch, or a date and time in UTC (`2026-11-29`, `2026-11-29T13:00:00Z`).
 pub fn timestamp(text: &str) -> Result<Timestamp, String> {
-    let wrong = || format!("{text:?} is no time; write milliseconds since 1970, or 2026-11-29T13:00:00Z");
+    let wrong = || format!("{text:?} is not a time; write milliseconds since 1970, or 2026-11-29T13:00:00Z");
     if let Ok(ms) = text.parse() {
         return Ok(Timestamp::from_millis(ms));
     }
@@ -202,6 +209,11 @@ mod tests {
         for text in ["", "yesterday", "2023-02-29", "2024-13-01", "2024-01-01T25:00:00Z", "1900-01-01"] {
             assert!(timestamp(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn one_of_something_is_not_several() {
+        assert_eq!([0u64, 1, 2].map(|n| count(n, "line")), ["0 lines", "1 line", "2 lines"]);
     }
 
     #[test]

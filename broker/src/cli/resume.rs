@@ -59,8 +59,7 @@ async fn look_into(
             Outcome::Acknowledged(consumed) => consumed,
             Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange => {
                 return Err(Stop::Because(format!(
-                    "{refusal}\n  records that had been acknowledged are gone, as --durability os and interval \
-                     allow after a power loss"
+                    "{refusal}\n  acknowledged records are gone, as a power loss may do under --durability os and interval"
                 )));
             }
             Outcome::Refused(refusal) if refusal.code != Code::Unavailable => {

@@ -1,6 +1,7 @@
 //! `broker serve`.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,43 +15,46 @@ use broker::report::{PartitionReport, Report};
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
 use broker::work::Threads;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use super::{Stop, quantity, startup};
 
+/// Connections that may wait to be accepted: as many as the standard library lets.
+const BACKLOG: u32 = 1024;
+
 /// Run a server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What a crash can take away is a choice (--durability):
-  os             acknowledged when written to the page cache. The death of the process takes nothing;
-                 power loss may take what came since the last segment was finished
-  interval=TIME  the same, with a sync every TIME: power loss may take what came since
-  always         acknowledged when synced to the disk; producers share syncs. Power loss takes nothing
+--durability decides what a crash can lose:
+  os             acknowledged when written to the page cache. A process crash loses nothing; a power
+                 loss loses at most the records since the last sync: at a roll, at a clean stop, or
+                 when --max-unsynced-bytes wait for one
+  interval=TIME  the same, with a sync every TIME: a power loss loses at most that interval
+  always         acknowledged when synced to disk; producers share syncs. A power loss loses nothing
 
-SIGTERM and SIGINT stop the server: it finishes what it has received, syncs and marks the stop as clean.
-A second one stops it at once, as a crash would.
+SIGTERM and SIGINT (Ctrl-C) stop the server cleanly: it finishes what it has received, and syncs.
+A second signal stops it at once, like a crash. BROKER_LOG=debug logs more.
 
 Examples:
   broker serve --data /var/lib/broker
   broker serve --data ./data --durability always --metrics 127.0.0.1:9090
   broker serve --data ./data --retention-bytes 10GiB --segment-bytes 256MiB")]
 pub struct Args {
-    /// Where the topics are kept; made if it is missing
+    /// The data directory; created if missing
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where clients connect to
+    /// The address to serve clients on
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
     listen: String,
-    /// Serve Prometheus metrics at /metrics and an answer for health checks at /health here
+    /// Serve Prometheus metrics at /metrics and a health check at /health on this address
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
-    /// os, interval=TIME or always
+    /// When a record is acknowledged: os, interval=TIME or always
     #[arg(long, default_value = "os", value_parser = durability)]
     durability: Durability,
-    /// Threads that serve connections; without it, one for every two processors. Syncs and recovery have their own, and
-    /// the kernel's part of sending, receiving and writing takes as much again
+    /// Threads that serve connections [default: one for every two processors]. Syncs and recovery have their own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     #[command(flatten)]
@@ -62,28 +66,28 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Log")]
 struct LogArgs {
-    /// Begin a new segment when one has this many bytes
+    /// Start a new segment when one reaches this size
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = quantity::size)]
     segment_bytes: u64,
-    /// Sync a partition in the background when this much of it waits for that, whatever the durability
+    /// Sync a partition in the background when it has this much unsynced, whatever the durability
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = quantity::size)]
     max_unsynced_bytes: u64,
-    /// Index every how many records
+    /// Add an index entry every N records
     #[arg(long, value_name = "N", default_value_t = 64)]
     index_interval: u64,
     /// The largest record, key and value together
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size_u32)]
     max_record_bytes: u32,
-    /// What a partition keeps before its oldest segments go, where its topic does not say; without it, everything
+    /// Delete a partition's oldest segments above this size, unless its topic says otherwise [default: keep all]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     retention_bytes: Option<u64>,
-    /// How long records are kept, where their topic does not say; without it, for ever
+    /// Delete records older than this, unless their topic says otherwise [default: keep all]
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     retention_age: Option<Duration>,
-    /// How often to look for what is no longer kept
+    /// How often to look for segments to delete
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     retention_check: Duration,
-    /// Partitions to recover at the same time; without it, as many as there are processors
+    /// Partitions to recover at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     recovery_threads: Option<usize>,
 }
@@ -91,38 +95,38 @@ struct LogArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits for clients")]
 struct LimitArgs {
-    /// Connections at the same time
+    /// Concurrent connections
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     max_connections: usize,
-    /// The longest message of a client
+    /// The longest message accepted from a client
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = quantity::memory)]
     max_frame_bytes: usize,
     /// Records in one request
     #[arg(long, value_name = "N", default_value_t = Limits::default().request_records)]
     max_request_records: usize,
-    /// Bytes of requests and answers under way on one connection before it is read from no more
+    /// Bytes of requests and answers in flight on a connection; above it, reading from it pauses
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::memory)]
     max_in_flight_bytes: usize,
-    /// Bytes of requests over 64 KiB that have come in, of all connections together. Where they are all taken, those go
-    /// that come too slowly for --frame-timeout
+    /// Memory for incoming requests over 64 KiB, all connections together. When it is used up, requests arriving too
+    /// slowly for --frame-timeout are dropped
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
     max_buffer_bytes: usize,
-    /// Bytes of records in one answer; one record may be larger
+    /// Bytes of records in one answer; a single larger record is still sent
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = quantity::memory)]
     max_fetch_bytes: usize,
-    /// How long a consume waits for records at most
+    /// The longest that a consume may wait for records
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     max_wait: Duration,
-    /// How long a connection may be silent
+    /// How long a connection may be idle
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = quantity::duration)]
     idle_timeout: Duration,
-    /// How long a message may take from its first byte to its last
+    /// How long a message may take to arrive, from first byte to last
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     frame_timeout: Duration,
     /// How long a client may take to accept an answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     write_timeout: Duration,
-    /// How long a stop waits for clients
+    /// How long a clean stop waits for clients
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
     stop_timeout: Duration,
 }
@@ -132,7 +136,7 @@ fn durability(text: &str) -> Result<Durability, String> {
         None if text == "os" => Ok(Durability::Os),
         None if text == "always" => Ok(Durability::Always),
         Some(("interval", time)) => Ok(Durability::Interval(quantity::duration(time)?)),
-        _ => Err("os, interval=TIME (such as interval=100ms) and always are possible".into()),
+        _ => Err("expected os, interval=TIME (such as interval=100ms) or always".into()),
     }
 }
 
@@ -185,17 +189,18 @@ pub fn run(args: Args) -> Result<(), Stop> {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
-        .without_time()
         .init();
     let limits = args.limits()?;
     raise_open_files();
+    // First of all, so that a start with a wrong address has touched no file.
+    let sockets = Sockets::reserve(&args)?;
     let (broker, report) = open(&args)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
-    runtime.block_on(serve_until_signal(args, broker, limits, Arc::new(metrics)))
+    runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
 }
 
 fn default_threads() -> usize {
@@ -227,12 +232,12 @@ fn open(args: &Args) -> Result<(Broker<OsDisk>, Report), Stop> {
 }
 
 async fn serve_until_signal(
-    args: Args,
+    sockets: Sockets,
     broker: Broker<OsDisk>,
     limits: Limits,
     metrics: Arc<Metrics>,
 ) -> Result<(), Stop> {
-    let (listener, metrics_listener) = match listen(&args).await {
+    let (listener, metrics_listener) = match sockets.listen() {
         Ok(listeners) => listeners,
         Err(why) => {
             // So that the next start need not read the logs.
@@ -255,23 +260,62 @@ async fn serve_until_signal(
     }
     serve(listener, broker, limits, stop, metrics)
         .await
-        .map_err(|e| format!("the stop is not clean: {e}"))?;
+        .map_err(|e| format!("the stop was not clean: {e}"))?;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Where clients connect to, and where metrics are asked for.
-async fn listen(args: &Args) -> Result<(TcpListener, Option<TcpListener>), String> {
-    let bind = async |addr: &str, flag: &str| {
-        let bound = TcpListener::bind(addr).await;
-        bound.map_err(|e| format!("cannot listen on {addr}: {e}\n  {flag} chooses another address"))
-    };
-    let listener = bind(&args.listen, "--listen").await?;
-    let metrics = match &args.metrics {
-        Some(addr) => Some(bind(addr, "--metrics").await?),
-        None => None,
-    };
-    Ok((listener, metrics))
+/// The addresses for clients and for metrics, reserved before the data directory is opened. Nobody can connect until
+/// they are listened on: while the logs are recovered, a client is refused at once, and does not wait.
+struct Sockets {
+    clients: Reserved,
+    metrics: Option<Reserved>,
+}
+
+impl Sockets {
+    fn reserve(args: &Args) -> Result<Self, String> {
+        let metrics = args.metrics.as_ref().map(|addr| Reserved::new(addr, "--metrics")).transpose()?;
+        Ok(Self { clients: Reserved::new(&args.listen, "--listen")?, metrics })
+    }
+
+    fn listen(self) -> Result<(TcpListener, Option<TcpListener>), String> {
+        Ok((self.clients.listen()?, self.metrics.map(Reserved::listen).transpose()?))
+    }
+}
+
+/// An address that is ours and not yet listened on.
+struct Reserved {
+    socket: TcpSocket,
+    addr: String,
+    flag: &'static str,
+}
+
+impl Reserved {
+    fn new(addr: &str, flag: &'static str) -> Result<Self, String> {
+        let bind = |at: SocketAddr| {
+            let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // Connections of a server that has just ended do not keep its address from the next.
+            socket.set_reuseaddr(true)?;
+            socket.bind(at)?;
+            Ok(socket)
+        };
+        let first = |addrs: std::vec::IntoIter<SocketAddr>| {
+            let nothing = Err(io::Error::other("the name has no address"));
+            addrs.map(bind).reduce(Result::or).unwrap_or(nothing)
+        };
+        match addr.to_socket_addrs().and_then(first) {
+            Ok(socket) => Ok(Self { socket, addr: addr.to_owned(), flag }),
+            Err(e) => Err(cannot_listen(addr, flag, &e)),
+        }
+    }
+
+    fn listen(self) -> Result<TcpListener, String> {
+        self.socket.listen(BACKLOG).map_err(|e| cannot_listen(&self.addr, self.flag, &e))
+    }
+}
+
+fn cannot_listen(addr: &str, flag: &str, why: &io::Error) -> String {
+    format!("cannot listen on {addr}: {why}\n  {flag} chooses another address")
 }
 
 /// The first signal stops; the second ends the process.
@@ -290,7 +334,7 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
                 tracing::warn!("ended at once; the next start checks the logs");
                 std::process::exit(130);
             }
-            tracing::info!("stopping: what was received is finished first");
+            tracing::info!("stopping; finishing what was received");
             stop.cancel();
         }
     });

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Mutex;
 
+use super::quantity::count;
 use broker::report::{PartitionReport, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -55,10 +56,12 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
     let rebuilt: usize = report.partitions.iter().map(|p| p.rebuilt.len()).sum();
     let scanned: u64 = report.partitions.iter().map(|p| p.scanned).sum();
     lines.push(Line::Info(format!(
-        "{}: {} partitions, {} records; {scanned} records checked, {rebuilt} indexes rebuilt, in {:.1?}",
+        "{}: {}, {}; {} checked, {rebuilt} {} rebuilt, in {:.1?}",
         if report.clean { "opened after a clean stop" } else { "opened" },
-        report.partitions.len(),
-        report.records(),
+        count(report.partitions.len() as u64, "partition"),
+        count(report.records(), "record"),
+        count(scanned, "record"),
+        if rebuilt == 1 { "index" } else { "indexes" },
         report.took
     )));
     let troubles = [
@@ -75,7 +78,7 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
 }
 
 /// What to do about something that cannot be opened.
-const NEXT: &str = "nothing of it was changed; mend what is in the way and start again";
+const NEXT: &str = "nothing in it was changed; fix the cause and start again";
 
 fn partition_lines(p: &PartitionReport, data: &Path, lines: &mut Vec<Line>) {
     let name = format!("{}/{}", p.topic, p.partition);
@@ -83,12 +86,16 @@ fn partition_lines(p: &PartitionReport, data: &Path, lines: &mut Vec<Line>) {
     if p.cut > 0 {
         let (cut, end) = (p.cut, p.end);
         lines.push(Line::Info(format!(
-            "{name}: {cut} bytes of an unfinished write were cut off; the next offset is {end}"
+            "{name}: cut off {} of an unfinished write; the next offset is {end}",
+            count(cut, "byte")
         )));
     }
     if p.set_aside > 0 {
         let (aside, end) = (p.set_aside, p.end);
-        lines.push(Line::Warn(format!("{name}: {aside} bytes were set aside; the next offset is {end}")));
+        lines.push(Line::Warn(format!(
+            "{name}: set aside {}; the next offset is {end}",
+            count(aside, "byte")
+        )));
     }
     if let Some(damage) = damage_line(p, data) {
         lines.push(Line::Error(format!("{name}: {damage}")));
@@ -99,7 +106,7 @@ fn partition_lines(p: &PartitionReport, data: &Path, lines: &mut Vec<Line>) {
                 .push(Line::Error(format!("{name} serves nothing, neither reads nor writes: {why}; {NEXT}")));
         }
         Some(why) => {
-            lines.push(Line::Error(format!("{name} takes no writes, what it has can be read: {why}")))
+            lines.push(Line::Error(format!("{name} takes no writes, its records can be read: {why}")))
         }
         None => {}
     }
@@ -108,8 +115,12 @@ fn partition_lines(p: &PartitionReport, data: &Path, lines: &mut Vec<Line>) {
 /// One line, however much is damaged: the first place, and how to see the others.
 fn damage_line(p: &PartitionReport, data: &Path) -> Option<String> {
     let first = p.damage.first()?;
-    let mut line =
-        format!("damage in {} at byte {}, {} bytes", first.segment.display(), first.position, first.bytes);
+    let mut line = format!(
+        "damage in {} at byte {}, {}",
+        first.segment.display(),
+        first.position,
+        count(first.bytes, "byte")
+    );
     let lost: u64 = p.damage.iter().map(|d| d.next.since(d.first)).sum();
     if p.damage.len() == 1 {
         if lost > 0 {
@@ -118,9 +129,9 @@ fn damage_line(p: &PartitionReport, data: &Path) -> Option<String> {
         }
     } else {
         line += &format!(
-            ", and in {} more places: {lost} records cannot be read, all others can; after a stop, broker verify --data \
-             {} shows each place",
-            p.damage.len() - 1,
+            ", and in {}: {} cannot be read, all others can; to see every place, stop the server and run broker verify {}",
+            count(p.damage.len() as u64 - 1, "more place"),
+            count(lost, "record"),
             data.display()
         );
     }
@@ -150,7 +161,7 @@ mod tests {
         let fenced = PartitionReport { topic: "t".into(), fenced: Some("why".into()), ..Default::default() };
         let unopened = PartitionReport { unopened: true, ..fenced.clone() };
         let begins = |lines: &[Line], with: &str| matches!(&lines[0], Line::Error(l) if l.starts_with(with));
-        assert!(begins(&said(fenced), "t/0 takes no writes, what it has can be read: why"));
+        assert!(begins(&said(fenced), "t/0 takes no writes, its records can be read: why"));
         let lines = said(unopened);
         assert!(begins(&lines, "t/0 serves nothing, neither reads nor writes: why; "), "{lines:?}");
         assert_eq!(lines[1], Line::Warn("of these partitions: 1 not served; see above".into()));

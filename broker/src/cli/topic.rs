@@ -6,11 +6,12 @@ use broker::settings::TopicSettings;
 use clap::Subcommand;
 
 use super::output::{Output, table};
-use super::{Server, Stop, acknowledged, quantity};
+use super::quantity::{self, count};
+use super::{Server, Stop, acknowledged};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a topic
+    /// Create a topic
     #[command(after_help = "\
 Examples:
   broker topic create orders --partitions 3
@@ -18,13 +19,13 @@ Examples:
     Create {
         /// 1 to 249 characters of A-Z a-z 0-9 . _ -
         name: String,
-        /// How many partitions; records with one key stay in one partition, so this number is for good
+        /// How many partitions. It cannot be changed later: a key's records must stay in one partition
         #[arg(long, default_value_t = 1)]
         partitions: u32,
-        /// What a partition keeps before its oldest segments go; without it, the server's own setting
+        /// Delete a partition's oldest segments above this size [default: the server's setting]
         #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
         retention_bytes: Option<u64>,
-        /// How long records are kept; without it, the server's own setting
+        /// Delete records older than this [default: the server's setting]
         #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
         retention_age: Option<Duration>,
         #[command(flatten)]
@@ -42,7 +43,7 @@ Examples:
         #[command(flatten)]
         server: Server,
     },
-    /// Delete a topic and all it holds
+    /// Delete a topic and all its records
     Delete {
         /// The topic
         name: String,
@@ -58,11 +59,15 @@ pub async fn run(command: Command) -> Result<(), Stop> {
             let settings = TopicSettings { partitions, retention_bytes, retention_age };
             let created = server.client().create_topic(&name, &settings).await;
             acknowledged(&format!("cannot create topic {name:?}"), created)?;
-            output.line(format_args!("created {name} with {}", plural(partitions)))?;
+            output.line(format_args!("created {name} with {}", count(partitions, "partition")))?;
         }
         Command::List { server } => {
             for topic in acknowledged("cannot list topics", server.client().topics().await)? {
-                output.line(format_args!("{}  {}", topic.name, plural(topic.settings.partitions)))?;
+                output.line(format_args!(
+                    "{}  {}",
+                    topic.name,
+                    count(topic.settings.partitions, "partition")
+                ))?;
             }
         }
         Command::Show { name, server } => show(&name, &server, &mut output).await?,
@@ -81,10 +86,10 @@ async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), St
     let partitions = acknowledged(&format!("cannot show topic {name:?}"), client.partitions(name).await)?;
     if let Some(topic) = topics.into_iter().find(|topic| topic.name == name) {
         let TopicSettings { retention_bytes, retention_age, .. } = topic.settings;
-        let bytes = retention_bytes.map(|b| format!(", keeps {} a partition", quantity::show_bytes(b)));
+        let bytes = retention_bytes.map(|b| format!(", keeps {} per partition", quantity::show_bytes(b)));
         let age = retention_age.map(|age| format!(", keeps records for {age:?}"));
         let (bytes, age) = (bytes.unwrap_or_default(), age.unwrap_or_default());
-        output.line(format_args!("{name}: {}{bytes}{age}", plural(topic.settings.partitions)))?;
+        output.line(format_args!("{name}: {}{bytes}{age}", count(topic.settings.partitions, "partition")))?;
     }
     let mut rows =
         vec![["partition", "first", "next", "records", "bytes", "state"].map(str::to_owned).to_vec()];
@@ -102,11 +107,4 @@ async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), St
         ]);
     }
     output.write(|out| out.write_all(table(&rows).as_bytes()))
-}
-
-fn plural(partitions: u32) -> String {
-    match partitions {
-        1 => "1 partition".into(),
-        n => format!("{n} partitions"),
-    }
 }

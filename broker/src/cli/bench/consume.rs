@@ -28,7 +28,7 @@ pub struct Args {
     /// The partition
     #[arg(long, default_value_t = 0)]
     partition: u32,
-    /// Records to fill an own server with
+    /// Records to fill the server started with --durability with
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     records: u64,
     /// Bytes of each of these records' values
@@ -37,10 +37,10 @@ pub struct Args {
     /// Bytes of one answer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size_u32)]
     max_bytes: u32,
-    /// Read everything this many times, and report each
+    /// Read everything this many times, and report each time
     #[arg(long, value_name = "N", default_value_t = 1)]
     runs: u32,
-    /// Print one line of JSON a run
+    /// Print one line of JSON per run
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -125,7 +125,7 @@ async fn read(args: &Args) -> Result<Figures, Stop> {
     }
     let took = begun.elapsed();
     let what = format!(
-        "consume: {records} records, up to {} an answer",
+        "consume: {records} records, up to {} per answer",
         quantity::show_bytes(args.max_bytes.into())
     );
     Ok(Figures::new(what, took, records, bytes, &latency))

@@ -14,16 +14,16 @@ use super::filler;
 use crate::cli::output::Output;
 use crate::cli::{Stop, quantity};
 
-/// What this machine allows at best: loopback, page cache, disk and checksum
+/// Measure what this machine allows at best: loopback, page cache, disk and checksum
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   broker bench limits --data /var/lib/broker --json")]
 pub struct Args {
-    /// Where files are written, and removed after; without it, the directory for temporary files
+    /// Where to write files, which are removed afterwards [default: the directory for temporary files]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How long each is measured
+    /// How long to measure each
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
     time: Duration,
     /// Print one line of JSON

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::server::Own;
 use super::{Figures, filler, histogram, nanos};
-use crate::cli::{Server, Stop, acknowledged, produce, quantity};
+use crate::cli::{Server, Stop, acknowledged, produce, quantity, quantity::count};
 
 /// Requests are written to the socket in pieces of about this many bytes.
 const SEND_BYTES: usize = 64 << 10;
@@ -20,16 +20,16 @@ const SEND_BYTES: usize = 64 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  broker bench produce --durability os                          one record a request, one request at a time
-  broker bench produce --durability os --in-flight 1000         one record a request, a thousand on their way
+  broker bench produce --durability os                          one record per request, one request at a time
+  broker bench produce --durability os --in-flight 1000         one record per request, 1000 requests in flight
   broker bench produce --durability os --batch 1000 --in-flight 8
   broker bench produce --durability always --connections 64
-  broker bench produce --addr 10.0.0.5:7070 --topic bench       a server that runs already")]
+  broker bench produce --addr 10.0.0.5:7070 --topic bench       a server that is already running")]
 pub struct Args {
-    /// The topic; made where it is missing
+    /// The topic; created if missing
     #[arg(long, default_value = "bench")]
     topic: String,
-    /// Partitions of the topic where it is made
+    /// Partitions of the topic, if it is created
     #[arg(long, default_value_t = 1)]
     partitions: u32,
     /// Records to append
@@ -41,7 +41,7 @@ pub struct Args {
     /// Records in a request
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     batch: u64,
-    /// Requests on their way at the same time, on each connection
+    /// Requests in flight on each connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     in_flight: u32,
     /// Connections
@@ -97,11 +97,11 @@ async fn fill(args: &Args) -> Result<Figures, Stop> {
     let took = begun.elapsed();
     let records = requests * args.batch * args.connections;
     let what = format!(
-        "produce: {records} records of {} B, {} a request, {} in flight, {} connections, durability {}",
+        "produce: {records} records of {} B, {} per request, {} in flight, {}, durability {}",
         args.record_bytes,
         args.batch,
         args.in_flight,
-        args.connections,
+        count(args.connections, "connection"),
         args.own.durability.as_deref().unwrap_or("as the server's"),
     );
     Ok(Figures::new(what, took, records, records * args.record_bytes as u64, &latency))

@@ -9,10 +9,10 @@ use crate::cli::{Server, Stop};
 /// Where the server comes from.
 #[derive(Debug, clap::Args)]
 pub struct Own {
-    /// Start a server for this measurement, with this durability (os, interval=TIME, always), and remove its data after
+    /// Start a server for this measurement with this durability (os, interval=TIME, always), and remove its data afterwards
     #[arg(long, value_name = "MODE")]
     pub durability: Option<String>,
-    /// Where such a server keeps its data
+    /// Where that server keeps its data
     #[arg(long, value_name = "DIR", requires = "durability")]
     pub data: Option<PathBuf>,
 }
