@@ -147,8 +147,7 @@ pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn exchange<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = tmp_path(path);
     let result = (|| {
-        let file = disk.open(&tmp, Open::Create)?;
-        disk::set_len(&file, 0)?;
+        let file = create_afresh(disk, &tmp)?;
         disk::write_full_at(&file, bytes, 0)?;
         disk::sync_file(&file)?;
         disk.rename(&tmp, path)
@@ -158,6 +157,19 @@ pub fn exchange<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> 
         let _ = disk.remove_file(&tmp);
     }
     result
+}
+
+/// An empty file that no other name leads to. What is left of an unfinished replacement is removed and never written to:
+/// where power was lost before a rename was durable, some file systems keep both of its names, and the leftover *is* the
+/// file that it replaced.
+fn create_afresh<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {
+    match disk.open(path, Open::CreateNew) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            disk.remove_file(path)?;
+            disk.open(path, Open::CreateNew)
+        }
+        result => result,
+    }
 }
 
 /// All bytes of a file, if it is there and at most `limit` long.
@@ -258,6 +270,18 @@ mod tests {
                 assert_eq!(read_checked_text(&text.as_bytes()[..i]), None, "{lines:?} cut at {i}");
             }
         }
+    }
+
+    #[test]
+    fn a_leftover_that_is_the_file_itself_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, b"the only copy").unwrap();
+        std::fs::hard_link(&path, tmp_path(&path)).unwrap();
+        let before = std::fs::File::open(&path).unwrap();
+        replace(&OsDisk, &path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::io::read_to_string(before).unwrap(), "the only copy");
     }
 
     #[test]
