@@ -159,9 +159,7 @@ pub enum Error {
         reason: String,
     },
     /// The disk failed at a moment that leaves open whether the record will be found after a restart.
-    #[error(
-        "{partition}: {reason}; it is unknown whether the record was stored until the broker has restarted"
-    )]
+    #[error("{partition}: {reason}; only a restart of the broker shows whether this was done")]
     OutcomeUnknown {
         /// `topic/partition`.
         partition: String,

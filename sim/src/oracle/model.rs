@@ -132,6 +132,8 @@ pub struct Topic {
     pub retention: bool,
     /// Its creation or deletion was not answered: it may be there or not.
     pub uncertain: bool,
+    /// It may have been deleted, and a topic of its name made since: how many partitions, and whether its records may go.
+    pub successor: Option<(u32, bool)>,
     /// Which records have this content.
     pub by_content: FnvHashMap<Content, Vec<RecordId>>,
 }
@@ -140,6 +142,12 @@ impl Partition {
     /// Whether a failed sync leaves it open if this record is durable: what came after that has synced it since, or not.
     pub fn doubts(&self, offset: u64, slot: &Slot) -> bool {
         slot.doubtful && offset >= self.durable_to
+    }
+
+    /// Records in it may contradict each other, or what they were is gone: then only a person can say what holds, and until
+    /// then it may take no writes.
+    pub fn at_odds(&self) -> bool {
+        self.lied || !self.planted.is_empty()
     }
 
     /// The log ends at `end` now: what was promised beyond it is no longer.
@@ -172,7 +180,7 @@ impl Topic {
     /// A topic with this many empty partitions.
     pub fn new(partitions: u32, retention: bool, uncertain: bool) -> Self {
         let partitions = vec![Partition::default(); partitions as usize];
-        Self { partitions, retention, uncertain, by_content: FnvHashMap::default() }
+        Self { partitions, retention, uncertain, successor: None, by_content: FnvHashMap::default() }
     }
 }
 

@@ -103,9 +103,7 @@ impl Liveness {
             for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
                 let seen = self.seen.get(&(topic.clone(), partition)).cloned().unwrap_or_default();
                 let expected = "it takes a record and gives it back";
-                // Records that a person or a lying disk put there may contradict each other: then only a person can say what
-                // holds.
-                let at_odds = |p: &Partition| p.fenced && (p.lied || !p.planted.is_empty());
+                let at_odds = |p: &Partition| p.fenced && p.at_odds();
                 let at_odds = model.partition(topic, partition).is_some_and(at_odds);
                 let (kind, found) = match (seen.took, seen.gave) {
                     (true, true) => continue,

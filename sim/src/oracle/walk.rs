@@ -6,7 +6,7 @@ pub(super) mod files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::look::{Look, name};
+use super::look::{Look, PartitionLook, name};
 use super::model::{Model, Topic};
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
@@ -83,7 +83,9 @@ impl Walk {
         for said in said {
             p09_damage::started(&mut self.findings, &self.model, said);
             let what = name(&said.topic, said.partition);
-            if let Some(why) = said.fenced.as_ref().filter(|_| self.struck == 0) {
+            let known = self.model.partition(&said.topic, said.partition);
+            let by_hand = known.is_some_and(|known| known.hurt || known.at_odds());
+            if let Some(why) = said.fenced.as_ref().filter(|_| self.struck == 0 && !by_hand) {
                 let expected = ("the partition takes writes after a restart", why.as_str());
                 self.findings.broke(super::Promise::Live, "fenced", what, expected, &[]);
             }
@@ -158,8 +160,7 @@ impl Walk {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                         known.fenced = said.fenced.is_some();
-                        let at_odds = known.lied || !known.planted.is_empty();
-                        let reason = self.struck != self.struck_before_start || at_odds;
+                        let reason = self.struck != self.struck_before_start || known.at_odds();
                         known.may_fence |= known.fenced && reason;
                     }
                 }
@@ -256,9 +257,14 @@ impl Walk {
     }
 
     fn looked(&mut self, look: &Look) {
+        self.succeeded(look);
         for ((topic, number), found) in &look.partitions {
             let certain = self.model.topics.get(topic).is_some_and(|t| !t.uncertain);
             if found.unknown {
+                // A topic that has taken the place of another may have fewer partitions.
+                if certain && self.model.partition(topic, *number).is_none() {
+                    continue;
+                }
                 if certain && !found.disturbed && !self.model.lying {
                     let said = ("the topic is there", "the broker does not know it");
                     self.findings.broke(super::Promise::Kept, "topic lost", topic.as_ref(), said, &[]);
@@ -279,6 +285,27 @@ impl Walk {
         }
         p04_refused_absent::look(&mut self.findings, &mut self.model);
         self.seen(look);
+    }
+
+    /// Where both a deletion and the creation after it went unanswered, an empty topic is the new one.
+    fn succeeded(&mut self, look: &Look) {
+        let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
+        for name in names {
+            let Some(known) = self.model.topics.get_mut(&name) else { continue };
+            let Some((partitions, retention)) = known.successor else { continue };
+            let of_topic = look.partitions.iter().filter(|((topic, _), _)| *topic == name);
+            let there: Vec<&PartitionLook> =
+                of_topic.map(|(_, found)| found).filter(|p| !p.unknown).collect();
+            if there.is_empty() {
+                continue;
+            }
+            known.successor = None;
+            let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
+            if is_new {
+                self.model.topics.insert(name.clone(), Topic::new(partitions, retention, false));
+                self.routing.forget(&name);
+            }
+        }
     }
 
     /// What of a request that is over was not there now will never be.

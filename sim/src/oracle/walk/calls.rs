@@ -89,11 +89,12 @@ impl Walk {
             self.model.topics.remove(topic);
             self.routing.forget(topic);
         }
-        let known = self.model.topics.entry(topic.clone());
-        known.or_insert_with(|| Topic::new(partitions, retention, uncertain));
-        if !uncertain && let Some(topic) = self.model.topics.get_mut(topic) {
-            topic.uncertain = false;
-        }
+        let Some(known) = self.model.topics.get_mut(topic) else {
+            self.model.topics.insert(topic.clone(), Topic::new(partitions, retention, uncertain));
+            return;
+        };
+        known.successor = (uncertain && known.uncertain).then_some((partitions, retention));
+        known.uncertain &= uncertain;
     }
 
     fn deleted(&mut self, topic: &Arc<str>, answer: &Answer) {
@@ -144,6 +145,7 @@ impl Walk {
         match placed {
             Placed::At(partition, offset) => {
                 let at = (partition, offset);
+                self.placed_in_successor(topic, at);
                 p05_no_reuse::acknowledged(&mut self.findings, &mut self.model, topic, at, id, now);
                 self.routing.acknowledged(&mut self.findings, &self.model, topic, at, id);
             }
@@ -154,6 +156,17 @@ impl Walk {
                 self.routing.unclear(topic);
             }
             Placed::Unknown => self.routing.unclear(topic),
+        }
+    }
+
+    /// Where the offset is another record's already, the topic is the new one; where it is not, it is there in any case.
+    fn placed_in_successor(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) {
+        let Some(known) = self.model.topics.get_mut(topic) else { return };
+        let Some((partitions, retention)) = known.successor.take() else { return };
+        known.uncertain = false;
+        if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
+            *known = Topic::new(partitions, retention, false);
+            self.routing.forget(topic);
         }
     }
 
