@@ -81,7 +81,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Broken(broken) => write!(f, "{broken}"),
             Failure::Unmet { line, text, expected, found, .. } => {
-                writeln!(f, "{}a step came out otherwise: {text}", at(*line))?;
+                writeln!(f, "{}a step did not go as expected: {text}", at(*line))?;
                 writeln!(f, "  expected  {expected}")?;
                 write!(f, "  found     {found}")
             }

@@ -16,9 +16,18 @@ const COLUMN: usize = 50;
 /// Of a step that came round so often, each round is shown.
 const ROUNDS: usize = 4;
 
-/// Each step of a run, and what came of it.
+/// Each step of a run, and what certainly comes of it.
 pub fn render(outcome: &Outcome) -> String {
-    let said = said(&outcome.trace);
+    render_as(outcome, false)
+}
+
+/// Each step of a run, and what came of it this time, whatever decided that.
+pub fn render_facts(outcome: &Outcome) -> String {
+    render_as(outcome, true)
+}
+
+fn render_as(outcome: &Outcome, facts: bool) -> String {
+    let said = said(&outcome.trace, facts);
     let mut out = String::new();
     if let Some(error) = first_start_failed(&outcome.trace) {
         lines(&mut out, "(the start before the first step)", &format!("→ does not start: {error}"), 0);
@@ -38,11 +47,11 @@ fn first_start_failed(trace: &Trace) -> Option<&str> {
     })
 }
 
-fn said(trace: &Trace) -> BTreeMap<u32, Vec<Arc<str>>> {
+fn said(trace: &Trace, facts: bool) -> BTreeMap<u32, Vec<Arc<str>>> {
     let mut said: BTreeMap<u32, Vec<Arc<str>>> = BTreeMap::new();
     for entry in &trace.entries {
-        if let Event::Said { step, text } = &entry.event {
-            said.entry(*step).or_default().push(text.clone());
+        if let Event::Said { step, text, fact } = &entry.event {
+            said.entry(*step).or_default().push(if facts { fact.clone() } else { text.clone() });
         }
     }
     said

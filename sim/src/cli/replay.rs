@@ -44,7 +44,7 @@ impl Replay {
         }
         match self.trace {
             true => say_on!("{}", trace::print::all(&outcome.trace)),
-            false if !self.print => say_on!("{}", snapshot::render(&outcome)),
+            false if !self.print => say_on!("{}", snapshot::render_facts(&outcome)),
             false => {}
         }
         if !outcome.holds() {

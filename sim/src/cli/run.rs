@@ -28,7 +28,7 @@ pub struct Run {
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
-    /// Show each step with what came of it, as its snapshot does.
+    /// Show each step with what came of it: as its snapshot does, and also what timing decided.
     #[arg(long, short)]
     verbose: bool,
 }
@@ -95,7 +95,7 @@ impl Run {
         };
         if self.verbose {
             let shown = ran.failed.as_ref().unwrap_or(&ran.first);
-            text += &format!("\n\n{}", snapshot::render(shown));
+            text += &format!("\n\n{}", snapshot::render_facts(shown));
             if scenario.seeds.end - scenario.seeds.start > 1 {
                 let (seed, seeds) = (shown.seed(), scenario.seeds);
                 text +=

@@ -14,7 +14,7 @@ use super::plan::Node;
 use super::races::{Open, TIMING};
 use super::raw::RawConnections;
 use super::stage::{Job, Stage};
-use super::{files, look, requests, surgery};
+use super::{files, look, requests, say, surgery};
 use crate::scenario::{Expect, Start, StartExpect, Step};
 use crate::trace::{Answer, Event, Request};
 use crate::world::clock::WorldClock;
@@ -50,10 +50,18 @@ impl Actor {
     }
 
     pub(super) fn say(&self, step: u32, text: impl Into<Arc<str>>) {
-        self.stage.recorder.add(Event::Said { step, text: text.into() });
+        let text: Arc<str> = text.into();
+        self.say_if(step, text.clone(), text);
     }
 
-    pub(super) fn unmet(&self, step: u32, expected: impl Into<Arc<str>>, found: impl Into<Arc<str>>) {
+    /// Says what certainly comes of a step, and what has come of it this time.
+    pub(super) fn say_if(&self, step: u32, text: impl Into<Arc<str>>, fact: impl Into<Arc<str>>) {
+        self.stage.recorder.add(Event::Said { step, text: text.into(), fact: fact.into() });
+    }
+
+    pub(super) fn unmet(&self, step: u32, expected: impl Into<Arc<str>>, found: impl AsRef<str>) {
+        let found = found.as_ref();
+        let found = found.strip_prefix("→ ").unwrap_or(found);
         self.stage.recorder.add(Event::Unmet { step, expected: expected.into(), found: found.into() });
     }
 
@@ -128,11 +136,9 @@ impl Actor {
                 self.round = before;
             }
             Step::Draw(_) | Step::Random(_) => self.impossible(id, "a seed has to unfold this line first"),
-            Step::Files if self.is_open(Open::Count) => self.say(id, TIMING),
-            Step::Files => self.say(id, files::list(&self.stage.host.image())),
-            Step::Dump { .. } if self.is_open(Open::Order) => self.say(id, TIMING),
+            Step::Files => self.say_unless(Open::Count, id, files::list(&self.stage.host.image())),
             Step::Dump { file } => match files::dump(&self.stage.host.image(), file.as_deref()) {
-                Ok(text) => self.say(id, text),
+                Ok(text) => self.say_unless(Open::Order, id, text),
                 Err(why) => self.impossible(id, why),
             },
             Step::Verify(verify) => files::verify(self, id, *verify),
@@ -140,15 +146,16 @@ impl Actor {
         }
     }
 
-    /// Whether timing decides this much about the files.
-    fn is_open(&self, open: Open) -> bool {
+    /// Says what is in the files, unless timing decides this much about them.
+    fn say_unless(&self, open: Open, id: u32, fact: String) {
         let races = &self.stage.races;
-        races.running() || races.most().is_some_and(|most| most >= open)
+        let open = races.running() || races.most().is_some_and(|most| most >= open);
+        self.say_if(id, if open { TIMING.to_owned() } else { fact.clone() }, fact);
     }
 
     async fn stop(&mut self, id: u32) {
         if self.stage.host.state() != State::Up {
-            return self.say(id, "it does not run");
+            return self.say(id, "is not running");
         }
         // A client that is idle would only be waited for.
         self.client = connect(&self.stage, &self.connector);
@@ -163,30 +170,34 @@ impl Actor {
     async fn start(&mut self, id: u32, start: &Start) {
         if matches!(self.stage.host.state(), State::Up | State::Starting) {
             if start.expect != StartExpect::Any {
-                self.unmet(id, "a broker that is down", "it runs already; `restart` stops it first");
+                self.unmet(id, "the broker to be down", "is already running; `restart` stops it first");
             }
-            return self.say(id, "it runs already");
+            return self.say(id, "is already running");
         }
         let settings = self.stage.host.settings.borrow().with(&start.settings);
         self.stage.host.settings.replace(settings);
-        let (found, said) = match self.stage.start().await {
-            Ok(State::Up) => (StartExpect::Ok, self.started(id, start)),
-            Ok(State::Failed(why)) => (StartExpect::Refused, format!("→ does not start: {why}")),
-            Ok(_) => (StartExpect::Crashed, format!("→ {}", self.stage.last_crash())),
+        let both = |found, said: String| (found, said.clone(), said);
+        let (found, said, fact) = match self.stage.start().await {
+            Ok(State::Up) => {
+                let (said, fact) = self.started(id, start);
+                (StartExpect::Ok, said, fact)
+            }
+            Ok(State::Failed(why)) => both(StartExpect::Refused, format!("→ does not start: {why}")),
+            Ok(_) => both(StartExpect::Crashed, format!("→ {}", self.stage.last_crash())),
             Err(why) => return self.unmet(id, "the broker starts", why),
         };
         if start.expect != StartExpect::Any && start.expect != found {
-            self.unmet(id, format!("{:?}", start.expect).to_lowercase(), said.as_str());
+            self.unmet(id, start.expect.to_string(), &fact);
         }
         let open = start.expect == StartExpect::Any && self.stage.races.running();
-        self.say(id, if open { TIMING } else { &said });
+        self.say_if(id, if open { TIMING } else { &said }, fact);
         if found == StartExpect::Ok && self.stage.is_quiet() {
             look::look(&self.stage).await;
         }
     }
 
-    /// What recovery found, and whether that is what had to be found.
-    fn started(&self, id: u32, start: &Start) -> String {
+    /// What recovery certainly found, and what it found this time; and whether that is what had to be found.
+    fn started(&self, id: u32, start: &Start) -> (String, String) {
         let report = self.stage.host.report();
         let sums = [
             ("bytes cut", start.expect_cut, report.partitions.iter().map(|p| p.cut).sum::<u64>()),
@@ -202,7 +213,8 @@ impl Actor {
                 self.unmet(id, format!("{what}: {}", expected.unwrap_or_default()), found.to_string());
             }
         }
-        self.stage.races.recovered(&report.partitions, &report.notes)
+        let said = self.stage.races.recovered(&report.partitions, &report.notes);
+        (said, say::recovered(&report.partitions, &report.notes))
     }
 
     fn second_broker(&self, id: u32, expect: StartExpect) {
@@ -212,7 +224,7 @@ impl Actor {
         };
         self.say(id, said.as_str());
         if expect != StartExpect::Any && expect != found {
-            self.unmet(id, format!("{expect:?}"), said);
+            self.unmet(id, expect.to_string(), said);
         }
     }
 

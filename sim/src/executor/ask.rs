@@ -12,6 +12,7 @@ use broker::wire::proto::{self, list_offsets_request, request, response};
 
 use crate::trace::{Answer, At, Placed, Request, Seen, Sent};
 use crate::world::net::{PORT, WorldConnector, WorldStream};
+use crate::world::observe::with_relative_paths;
 
 /// A client in the world.
 pub(super) type WorldClient = Client<WorldConnector>;
@@ -94,9 +95,9 @@ fn refused(code: Code, message: String) -> Answer {
     let digits = named.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
     let offset = digits.and_then(|d| d.parse().ok()).filter(|_| code == Code::Corrupt);
     if code == Code::OutcomeUnknown {
-        return Answer::Lost { why: message, sent: true };
+        return Answer::Lost { why: with_relative_paths(&message), sent: true };
     }
-    Answer::Refused { code, message, offset }
+    Answer::Refused { code, message: with_relative_paths(&message), offset }
 }
 
 fn produced(outcomes: Vec<Outcome<client::Placed>>) -> Answer {

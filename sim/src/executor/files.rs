@@ -15,7 +15,7 @@ fn is_bookkeeping(path: &str) -> bool {
 /// Every file in one line.
 pub(super) fn list(image: &Image) -> String {
     let lines = image.0.iter().filter(|f| !is_bookkeeping(&f.path)).map(|file| {
-        let what = summary(image, &file.path, &file.bytes);
+        let what = summary(image, &file.path, &file.bytes).text;
         format!("{:<46} {:>7} B    {what}", file.path, file.bytes.len())
     });
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
@@ -28,24 +28,26 @@ fn stem(path: &str) -> Option<(u64, &str)> {
     Some((decode::base_offset(stem)?, ending))
 }
 
-fn summary(image: &Image, path: &str, bytes: &[u8]) -> String {
+/// What is in a file, and whether anything of it is not as the broker writes it.
+struct Summary {
+    text: String,
+    sound: bool,
+}
+
+fn summary(image: &Image, path: &str, bytes: &[u8]) -> Summary {
     match stem(path) {
         Some((base, "log")) => log_summary(&decode::log(bytes, base)),
         Some((base, "index")) => {
             let log = image.get(&path.replace(".index", ".log"));
             let log = log.map(|log| decode::log(log, base)).unwrap_or_default();
-            let right = |(offset, position): (u64, u64)| {
-                log.iter()
-                    .any(|p| matches!(p, Piece::Record(r) if r.offset == offset && r.position == position))
-            };
-            entries(bytes, right)
+            entries(bytes, |(offset, position)| named(&log, offset, position))
         }
-        Some((_, "timeindex")) => entries(bytes, |_| true),
-        _ => String::new(),
+        Some((_, "timeindex")) => entries(bytes, |_| Named::Record),
+        _ => Summary { text: String::new(), sound: true },
     }
 }
 
-fn log_summary(pieces: &[Piece<'_>]) -> String {
+fn log_summary(pieces: &[Piece<'_>]) -> Summary {
     let offsets: Vec<u64> =
         pieces.iter().filter_map(|p| if let Piece::Record(r) = p { Some(r.offset) } else { None }).collect();
     let bad: Vec<String> = pieces
@@ -60,23 +62,48 @@ fn log_summary(pieces: &[Piece<'_>]) -> String {
         (Some(first), Some(last)) => format!("{first}..{last}"),
         _ => "empty".to_owned(),
     };
-    let state = if bad.is_empty() { "crc ok".to_owned() } else { bad.join(", ") };
-    if offsets.is_empty() && bad.is_empty() { range } else { format!("{range}   {state}") }
+    let (sound, empty) = (bad.is_empty(), offsets.is_empty());
+    let state = if sound { "crc ok".to_owned() } else { bad.join(", ") };
+    Summary { text: if empty && sound { range } else { format!("{range}   {state}") }, sound }
 }
 
-fn entries(bytes: &[u8], right: impl Fn((u64, u64)) -> bool) -> String {
-    let entries = decode::entries(bytes);
-    let wrong = entries.iter().filter(|e| !e.is_some_and(&right)).count();
-    let over = bytes.len() % decode::ENTRY;
+/// What an index entry names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// The record of its offset.
+    Record,
+    /// Bytes that are no record any more: the entry may well be right.
+    Damage,
+    /// Anything else.
+    Nothing,
+}
+
+fn named(log: &[Piece<'_>], offset: u64, at: u64) -> Named {
+    let found = log.iter().find_map(|piece| match piece {
+        Piece::Record(r) if r.offset == offset && r.position == at => Some(Named::Record),
+        Piece::Bad { position, len } if (*position..position + len).contains(&at) => Some(Named::Damage),
+        _ => None,
+    });
+    found.unwrap_or(Named::Nothing)
+}
+
+fn entries(bytes: &[u8], named: impl Fn((u64, u64)) -> Named) -> Summary {
+    let entries: Vec<Named> =
+        decode::entries(bytes).into_iter().map(|entry| entry.map_or(Named::Nothing, &named)).collect();
+    let of = |what: Named| entries.iter().filter(|entry| **entry == what).count();
+    let (wrong, damaged, over) = (of(Named::Nothing), of(Named::Damage), bytes.len() % decode::ENTRY);
     let count = entries.len();
-    let mut said = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
+    let mut text = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
     if wrong > 0 {
-        said += &format!(", {wrong} wrong");
+        text += &format!(", {wrong} wrong");
+    }
+    if damaged > 0 {
+        text += &format!(", {damaged} of damaged records");
     }
     if over > 0 {
-        said += &format!(", {} over", say::count(over as u64, "byte"));
+        text += &format!(", {} over", say::count(over as u64, "byte"));
     }
-    said
+    Summary { text, sound: wrong == 0 && over == 0 }
 }
 
 /// One file, or all, record by record and entry by entry.
@@ -133,7 +160,9 @@ pub(super) fn verify(actor: &Actor, id: u32, verify: Verify) {
     let problems = problems(&actor.stage.host.image());
     let count = u32::try_from(problems.len()).unwrap_or(u32::MAX);
     if let Some(expected) = verify.expect_problems.filter(|expected| *expected != count) {
-        actor.unmet(id, say::count(expected.into(), "problem"), problems.join("; "));
+        let colon = if problems.is_empty() { "" } else { ": " };
+        let found = format!("{}{colon}{}", say::count(count.into(), "problem"), problems.join("; "));
+        actor.unmet(id, say::count(expected.into(), "problem"), found);
     }
     let said =
         if problems.is_empty() { "no problems".to_owned() } else { format!("\n{}", problems.join("\n")) };
@@ -148,8 +177,8 @@ fn problems(image: &Image) -> Vec<String> {
             continue;
         }
         let said = summary(image, &file.path, &file.bytes);
-        if said.contains("bad") || said.contains("wrong") || said.contains("over") {
-            problems.push(format!("{}: {said}", file.path));
+        if !said.sound {
+            problems.push(format!("{}: {}", file.path, said.text));
         }
     }
     problems

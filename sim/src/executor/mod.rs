@@ -250,3 +250,6 @@ fn other_client(sim: &mut turmoil::Sim<'static>, name: &str, stage: Rc<Stage>) {
         Ok(())
     });
 }
+
+#[cfg(test)]
+mod tests;

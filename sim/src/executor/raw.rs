@@ -47,10 +47,10 @@ pub(super) async fn step(actor: &mut Actor, node: &Node) {
         Step::Receive(receive) => {
             let (said, found) = receive_one(actor, receive).await;
             if !fits(receive.expect, &found) {
-                actor.unmet(node.id, format!("{:?}", receive.expect), said.as_str());
+                actor.unmet(node.id, receive.expect.to_string(), said.as_str());
             }
             let open = actor.stage.races.running() && receive.expect == ReceiveExpect::Any;
-            actor.say(node.id, if open { TIMING.to_owned() } else { said });
+            actor.say_if(node.id, if open { TIMING.to_owned() } else { said.clone() }, said);
         }
         Step::HalfClose => {
             if let Some(stream) = actor.raw.streams.last_mut() {

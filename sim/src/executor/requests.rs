@@ -11,7 +11,7 @@ use super::actor::{Actor, fits};
 use super::plan::Node;
 use super::stage::Stage;
 use super::{ask, say};
-use crate::scenario::syntax::code_name;
+use crate::scenario::request::Code;
 use crate::scenario::{Consume, Content, Expect, LookUp, LookUpExpect, OffsetAt, Produce, Step};
 use crate::trace::{Answer, At, Event, Placed, Request, Seen, Sent};
 use crate::world::net::{WorldConnector, WorldStream};
@@ -231,8 +231,9 @@ fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
         (_, None) => String::new(),
     };
     if let Some((answer, _)) = answers.iter().find(|(answer, _)| !fits(expect, answer)) {
-        actor.unmet(id, expectation(expect), why(answer, &said));
+        actor.unmet(id, expect.to_string(), why(&actor.stage, answer, &said));
     }
+    let fact = said.clone();
     let races = &actor.stage.races;
     let said = match step {
         Step::Topic(topic) => {
@@ -263,7 +264,7 @@ fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
         }
         _ => {}
     }
-    actor.say(id, said);
+    actor.say_if(id, said, fact);
 }
 
 fn done(answer: &Answer) -> String {
@@ -308,15 +309,14 @@ fn placed_right(actor: &Actor, id: u32, produce: &Produce, answers: &[Answered])
     }
 }
 
-fn expectation(expect: Expect) -> String {
-    match expect {
-        Expect::Code(code) => code_name(code).to_owned(),
-        other => format!("{other:?}").to_lowercase(),
-    }
-}
-
-fn why(answer: &Answer, said: &str) -> String {
+/// What came in the place of what had to: where nobody was there to answer, why.
+fn why(stage: &Stage, answer: &Answer, said: &str) -> String {
+    let down = || stage.why_down().map(|why| format!("{said}: {why}"));
     match answer {
+        Answer::Refused { code: Code::Unavailable, message, .. } => {
+            down().unwrap_or_else(|| format!("{said}: {message}"))
+        }
+        Answer::Lost { why, sent: false } => down().unwrap_or_else(|| format!("{said}: {why}")),
         Answer::Refused { message, .. } => format!("{said}: {message}"),
         Answer::Lost { why, .. } => format!("{said}: {why}"),
         _ => said.to_owned(),
@@ -338,10 +338,11 @@ fn looked_up(actor: &Actor, id: u32, look_up: &LookUp, answers: &[Answered]) {
         _ => false,
     };
     if !fits {
-        actor.unmet(id, format!("{:?}", look_up.expect).to_lowercase(), said.as_str());
+        actor.unmet(id, look_up.expect.to_string(), why(&actor.stage, answer, &said));
     }
     let expected = look_up.expect != LookUpExpect::Any;
-    actor.say(id, actor.stage.races.looked_up(&look_up.topic, expected, said));
+    let certain = actor.stage.races.looked_up(&look_up.topic, expected, said.clone());
+    actor.say_if(id, certain, said);
 }
 
 fn fetch(consume: &Consume, partition: u32, from: u64) -> Request {
@@ -441,18 +442,20 @@ impl Read {
         };
         let said = say::records(&self.records, &ending);
         let answer = self.answer.clone().unwrap_or(Answer::Done);
-        if !fits(consume.expect, &answer) {
-            actor.unmet(id, expectation(consume.expect), why(&answer, &said));
+        let came = fits(consume.expect, &answer);
+        if !came {
+            actor.unmet(id, consume.expect.to_string(), why(&actor.stage, &answer, &said));
         }
+        // Of an answer that is not the one that had to come, nothing more is expected.
         let check = |what: &str, expected: Option<u64>, found: u64| {
-            if let Some(expected) = expected.filter(|expected| *expected != found) {
+            if let Some(expected) = expected.filter(|expected| came && *expected != found) {
                 actor.unmet(id, format!("{what} {expected}"), found.to_string());
             }
         };
         check("records:", consume.expect_count, self.records.len() as u64);
         check("start", consume.expect_start, self.start);
         check("end", consume.expect_end, self.end.unwrap_or(0));
-        if let Some(content) = &consume.expect_value {
+        if let Some(content) = consume.expect_value.as_ref().filter(|_| came) {
             let wrong = (0..).zip(&self.records).find(|(n, r)| content.bytes(*n, actor.round) != r.value);
             if let Some((n, record)) = wrong {
                 let expected = say::bytes(&content.bytes(n, actor.round));
@@ -460,6 +463,7 @@ impl Read {
             }
         }
         let (expected, found) = ((consume.expect, consume.expect_count), (&self.records[..], self.end));
-        actor.say(id, actor.stage.races.read(&consume.topic, expected, found, said));
+        let certain = actor.stage.races.read(&consume.topic, expected, found, said.clone());
+        actor.say_if(id, certain, said);
     }
 }

@@ -189,6 +189,26 @@ impl Stage {
         self.last_crash.borrow().clone()
     }
 
+    /// Why nobody answers, where that is so.
+    pub(super) fn why_down(&self) -> Option<String> {
+        match self.host.state() {
+            State::Up => None,
+            State::Starting => Some("the broker is still starting".to_owned()),
+            State::Failed(why) => Some(format!("the broker did not start: {why}")),
+            State::Down => {
+                let since = self.recorder.last_crash().map(|(at, kind)| {
+                    let how = match kind {
+                        CrashKind::Process => "crash",
+                        CrashKind::Power => "power loss",
+                        CrashKind::Stop => "stop",
+                    };
+                    format!(" since the {how} at {at} ms")
+                });
+                Some(format!("the broker is down{}; `start` starts it", since.unwrap_or_default()))
+            }
+        }
+    }
+
     /// Arms a fault.
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
         let now = Duration::from_millis(self.recorder.now());

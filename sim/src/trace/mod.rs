@@ -168,8 +168,10 @@ pub enum Event {
     Said {
         /// The step.
         step: u32,
-        /// What came of it.
+        /// What came of it, where timing does not decide that.
         text: Arc<str>,
+        /// What came of it this time.
+        fact: Arc<str>,
     },
     /// A client asks.
     Call {
@@ -388,6 +390,14 @@ impl Recorder {
     /// How many entries there are so far.
     pub fn entries(&self) -> usize {
         self.lock().trace.entries.len()
+    }
+
+    /// When and how the broker last went down.
+    pub fn last_crash(&self) -> Option<(Millis, CrashKind)> {
+        self.lock().trace.entries.iter().rev().find_map(|entry| match entry.event {
+            Event::Crash { kind, .. } => Some((entry.at, kind)),
+            _ => None,
+        })
     }
 
     /// Takes the trace out.

@@ -55,7 +55,7 @@ pub fn line(entry: &Entry) -> String {
 fn words(event: &Event) -> (&str, String) {
     match event {
         Event::Step { text, .. } => ("step", text.to_string()),
-        Event::Said { text, .. } => ("step", text.replace('\n', " | ")),
+        Event::Said { fact, .. } => ("step", fact.replace('\n', " | ")),
         Event::Call { client, request, id, .. } => (client, format!("#{} {}", id.0, asked(request))),
         Event::Answer { id, answer } => ("", format!("#{} → {}", id.0, answered(answer))),
         Event::Disk(op) => ("disk", disk(op)),

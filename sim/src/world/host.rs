@@ -20,7 +20,7 @@ use super::DATA;
 use super::clock::WorldClock;
 use super::disk::WorldDisk;
 use super::net::{Connections, Gate, Shape, WorldListener};
-use super::observe::relative;
+use super::observe::{relative, with_relative_paths};
 use super::phase::{Phase, Phases};
 use super::stall::Stalls;
 use super::work::WorldWork;
@@ -152,7 +152,7 @@ impl Host {
         let settings = log_settings(&self.settings.borrow());
         let opened = Broker::open(world, Path::new(DATA), settings, &|_, _, _| {});
         self.disk.kill(&process); // before the broker is dropped
-        opened.map(|_| ()).map_err(|e| e.to_string())
+        opened.map(|_| ()).map_err(|e| with_relative_paths(&e.to_string()))
     }
 
     /// How the process died, where it has died and nobody has cleared it away yet.
@@ -221,11 +221,11 @@ impl Host {
         match opened {
             Ok((broker, report)) => self.serve(process, broker, &report, &settings).await,
             Err(e) => {
-                let error: Arc<str> = e.to_string().into();
-                self.recorder.add(Event::NotStarted { error });
+                let why = with_relative_paths(&e.to_string());
+                self.recorder.add(Event::NotStarted { error: why.as_str().into() });
                 self.disk.kill(&process);
                 self.process.replace(None);
-                self.set_state(State::Failed(e.to_string()));
+                self.set_state(State::Failed(why));
                 Ok(())
             }
         }

@@ -30,6 +30,11 @@ pub fn relative(path: &str) -> &str {
     path.strip_prefix(DATA).map_or(path, |rest| rest.strip_prefix('/').unwrap_or(rest))
 }
 
+/// What the broker says, with every path as the trace has it: below the data directory.
+pub fn with_relative_paths(text: &str) -> String {
+    text.replace(&format!("{DATA}/"), "")
+}
+
 /// Tells the recorder of every operation from here on, as long as `watched` says that it belongs to the run.
 pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
     let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();

@@ -1,5 +1,6 @@
 //! The lines of clients: requests, and raw bytes.
 
+use std::fmt;
 use std::time::Duration;
 
 use kdl::KdlValue;
@@ -146,6 +147,27 @@ const SEND_LENGTH: Plain<SendLength> = Plain(
         SendLength::Is(n) => format!("{n:#x}"),
     },
 );
+
+/// What is expected, as it is written.
+impl fmt::Display for Expect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&EXPECT.write(self))
+    }
+}
+
+/// What is expected, as it is written.
+impl fmt::Display for ReceiveExpect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&RECEIVE.write(self))
+    }
+}
+
+/// What is expected, as it is written.
+impl fmt::Display for LookUpExpect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&LOOK_UP.write(self))
+    }
+}
 
 /// Bytes that may be given as a text, as hexadecimal digits, or by their number.
 pub fn content(f: &mut impl Fields, names: [&'static str; 3], least: usize, slot: &mut Option<Content>) {

@@ -67,6 +67,13 @@ pub fn words() -> impl Iterator<Item = &'static str> {
     STEP_WORDS.into_iter().chain(surgeries::WORDS)
 }
 
+/// What is expected, as it is written.
+impl std::fmt::Display for StartExpect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&super::kinds::Kind::write(&START, self))
+    }
+}
+
 const START: Choice<StartExpect> = Choice(&[
     ("ok", StartExpect::Ok),
     ("refused", StartExpect::Refused),

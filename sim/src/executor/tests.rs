@@ -1,0 +1,81 @@
+//! What a person reads of a step that did not go as expected.
+
+use crate::outcome::{self, Failure};
+use crate::scenario::parse;
+use crate::snapshot;
+
+/// What had to come and what came, of each step that did not go as expected.
+fn unmet(steps: &str) -> Vec<(String, String)> {
+    let text = format!("scenario \"t\"\ntopic orders\n{steps}\n");
+    let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+    let each = outcome.failures.iter().map(|failure| match failure {
+        Failure::Unmet { expected, found, .. } => (expected.to_string(), found.to_string()),
+        other => panic!("{other}"),
+    });
+    each.collect()
+}
+
+#[test]
+fn a_start_that_was_forgotten_is_named_once() {
+    let found = unmet("produce orders value=\"v\"\npower-loss\nconsume orders expect-count=1");
+    let [(expected, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(expected, "ok");
+    assert!(found.starts_with("refused UNAVAILABLE: the broker is down since the power loss at "), "{found}");
+    assert!(found.contains("`start`"), "{found}");
+}
+
+#[test]
+fn a_broker_that_did_not_start_says_why_to_whoever_asks_it() {
+    let start = "fault list \"*\" during=recovery error=EIO\nstart expect=refused";
+    let found = unmet(&format!("stop\n{start}\noffsets orders at=latest expect=0"));
+    let [(expected, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(expected, "0");
+    assert!(found.contains("the broker did not start: ") && found.contains("Input/output"), "{found}");
+}
+
+#[test]
+fn paths_in_errors_are_those_of_the_files() {
+    let found = unmet("fault write \"*.log\" error=EIO\nproduce orders value=\"v\"");
+    let [(_, found)] = &found[..] else { panic!("{found:?}") };
+    assert!(found.contains(" orders/0/00000000000000000000.log"), "{found}");
+}
+
+#[test]
+fn problems_are_counted_and_an_entry_is_not_wrong_because_its_record_is_damaged() {
+    let damage = "produce orders value=\"a value\" count=8\nstop\ncorrupt \"orders/0/@first.log\" at=40";
+    let found = unmet(&format!("restart index-interval=1\n{damage}\nverify expect-problems=2"));
+    let [(expected, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(expected, "2 problems");
+    assert!(found.starts_with("1 problem: orders/0/00000000000000000000.log: "), "{found}");
+}
+
+#[test]
+fn what_is_expected_is_said_as_it_is_written() {
+    let found = unmet("send hex=\"00000004ffffffff\"\nreceive expect=FRAME_TOO_LARGE\nstart expect=crashed");
+    let expected: Vec<&str> = found.iter().map(|(expected, _)| expected.as_str()).collect();
+    assert_eq!(expected, ["FRAME_TOO_LARGE", "the broker to be down"]);
+    let found: Vec<(String, String)> =
+        unmet("offsets orders at=latest expect=UNKNOWN_TOPIC\nsecond-broker expect=ok");
+    assert_eq!(found[0], ("UNKNOWN_TOPIC".to_owned(), "0".to_owned()));
+    assert_eq!(found[1].0, "ok");
+    assert!(found[1].1.starts_with("does not start: "), "{found:?}");
+}
+
+/// A snapshot leaves out what timing decides; whoever runs a scenario sees it.
+#[test]
+fn what_timing_decides_is_shown_to_a_person() {
+    let text = r#"
+        scenario "t"
+        topic orders
+        disk free=0
+        parallel {
+            client a { produce orders value="a" count=9 expect=any; }
+            client b { produce orders value="b" count=9 expect=any; }
+        }
+    "#;
+    let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
+    assert!(outcome.holds(), "{:?}", outcome.failures);
+    let (snapshot, shown) = (snapshot::render(&outcome), snapshot::render_facts(&outcome));
+    assert!(snapshot.contains("timing decides") && !snapshot.contains("STORAGE_FULL"), "{snapshot}");
+    assert!(shown.contains("refused STORAGE_FULL") && !shown.contains("timing decides"), "{shown}");
+}
