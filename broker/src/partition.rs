@@ -14,7 +14,9 @@
 //! another. The task exists only while there is something to do.
 
 mod chores;
+mod lookup;
 mod state;
+mod tell;
 
 use std::io;
 use std::path::PathBuf;
@@ -31,11 +33,11 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::recovery::{self, Recovered};
-use crate::segment::{self, Active, AppendFailed, Read, Sealed, TimeLookup, View};
+use crate::segment::{self, Active, AppendFailed, Read, View};
 use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
-use crate::units::{Offset, Position, Timestamp};
+use crate::units::{Offset, Position};
 use crate::work::Work;
 
 /// Where a batch went.
@@ -167,10 +169,7 @@ impl<D: Disk> Partition<D> {
         let mut state = self.lock();
         state.writable(&config.name)?;
         if state.needs_roll(config.segment_bytes) {
-            state.want_roll();
-            let ended = state.rolls_ended;
-            self.look_after(state);
-            return Ok(Attempt::AfterRoll(ended));
+            return Ok(self.after_roll(state));
         }
         let State { active, end, .. } = &mut *state;
         let active = active.as_mut().expect("needs_roll made sure");
@@ -179,9 +178,19 @@ impl<D: Disk> Partition<D> {
         batch.seal(appended.base, now);
         if let Err(failed) = active.append(batch, now) {
             config.stats.appends_failed.add(1);
-            return Err(self.append_failed(state, failed));
+            let fits_the_next = batch.byte_len() as u64 <= active.position.get();
+            return match failed {
+                // No file may be longer, as the file system has it, or a limit of the process: the segment is full.
+                AppendFailed::Undone(e) if e.kind() == io::ErrorKind::FileTooLarge && fits_the_next => {
+                    Ok(self.after_roll(state))
+                }
+                failed => Err(self.append_failed(state, failed)),
+            };
         }
         state.end = appended.end;
+        if std::mem::take(&mut state.failing) {
+            tracing::info!("{}: records are stored again", config.name);
+        }
         config.stats.records_appended.add(batch.len() as u64);
         config.stats.bytes_appended.add(batch.byte_len() as u64);
         state.unsynced += batch.byte_len() as u64;
@@ -198,14 +207,24 @@ impl<D: Disk> Partition<D> {
         Ok(Attempt::Done(appended))
     }
 
+    fn after_roll(&self, mut state: MutexGuard<'_, State<D>>) -> Attempt {
+        state.want_roll();
+        let ended = state.rolls_ended;
+        self.look_after(state);
+        Attempt::AfterRoll(ended)
+    }
+
     fn append_failed(&self, mut state: MutexGuard<'_, State<D>>, failed: AppendFailed) -> Error {
         let base = state.active.as_ref().map_or(state.end, |a| a.base);
         let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
         match failed {
-            AppendFailed::Undone(source) => Error::Storage { path, source: source.into() },
+            AppendFailed::Undone(source) => {
+                self.tell_failing(&mut state, &path, &source);
+                Error::Storage { path, source: source.into() }
+            }
             AppendFailed::Stuck { write, cut, sync_failed } => {
                 let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");
-                state.fence(reason.clone());
+                self.fence_now(&mut state, reason.clone());
                 drop(state);
                 if sync_failed {
                     recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base);
@@ -314,17 +333,18 @@ impl<D: Disk> Partition<D> {
             }
             Read::Damaged { position, next } => {
                 self.0.config.stats.damage_read.add(1);
+                self.tell_damage(&view, position, from, next);
                 Err(Error::Corrupt { segment: view.path, position, offset: from, next })
             }
         }
     }
 
-    fn unreadable(&self, from: Offset, source: io::Error) -> Error {
+    pub(super) fn unreadable(&self, from: Offset, source: io::Error) -> Error {
         Error::Unreadable { partition: self.name().into(), offset: from, source: source.into() }
     }
 
     /// The segment that holds `offset`, open for reading. The caller has checked that there is one.
-    fn view(&self, state: &State<D>, offset: Offset) -> io::Result<View<D::File>> {
+    pub(super) fn view(&self, state: &State<D>, offset: Offset) -> io::Result<View<D::File>> {
         let config = &self.0.config;
         match &state.active {
             Some(active) if offset >= active.base => Ok(View {
@@ -390,53 +410,6 @@ impl<D: Disk> Partition<D> {
         self.lock().fenced.clone()
     }
 
-    /// The first record whose timestamp is `at` or later; `None` where there is none. An error where damaged records come
-    /// before it: clocks jump, so any of them may be the one that was asked for.
-    pub fn first_at_or_after(&self, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, Error> {
-        let found = self.first_readable_at_or_after(at)?;
-        let end = found.map_or(Offset::new(u64::MAX), |(offset, _)| offset);
-        self.lock().damage_before(end).map_or(Ok(found), Err)
-    }
-
-    fn first_readable_at_or_after(&self, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, Error> {
-        let late_enough =
-            |latest: Option<(Timestamp, Offset)>| latest.is_some_and(|(latest, _)| latest >= at);
-        let bases: Vec<Offset> = {
-            let state = self.lock();
-            state.range(&self.0.config)?;
-            // Of a segment that could not be read nobody knows how late its records are: they are not passed over.
-            let unknown = |s: &Sealed| s.latest.is_none() && s.bytes > 0;
-            let sealed = state.sealed.iter().filter(|s| late_enough(s.latest) || unknown(s)).map(|s| s.base);
-            let active = state.active.iter().filter(|a| late_enough(a.meter.latest)).map(|a| a.base);
-            sealed.chain(active).collect()
-        };
-        for base in bases {
-            // One at a time: a partition may have more segments than a process may have files open.
-            let view = {
-                let state = self.lock();
-                self.view(&state, base)
-            };
-            let view = match view {
-                // Retention was faster.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                view => view.map_err(|e| self.unreadable(Offset::ZERO, e))?,
-            };
-            // And so it was where the segment that is there now is a later one.
-            if view.base != base {
-                continue;
-            }
-            match view.first_at_or_after(at).map_err(|e| self.unreadable(base, e))? {
-                TimeLookup::Found(offset, timestamp) => return Ok(Some((offset, timestamp))),
-                TimeLookup::Damaged(offset, position) => {
-                    let next = offset.next();
-                    return Err(Error::Corrupt { segment: view.path, position, offset, next });
-                }
-                TimeLookup::None => {}
-            }
-        }
-        Ok(None)
-    }
-
     /// Takes no more writes, and lets everything that was started end. Gives what a clean stop records of it, or `None`
     /// where it is not in order.
     pub async fn close(&self) -> Option<Closed> {
@@ -470,7 +443,7 @@ impl<D: Disk> Partition<D> {
 
     /// Takes no writes until it is opened anew, for a reason that is told to whoever tries.
     pub(crate) fn fence(&self, reason: &str) {
-        self.lock().fence(reason.into());
+        self.fence_now(&mut self.lock(), reason.into());
         self.wake_all();
     }
 

@@ -5,8 +5,8 @@ mod common;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use broker::Broker;
 use broker::broker::World;
@@ -136,8 +136,37 @@ async fn server(durability: Durability) -> Server {
     Server { disk, client, addr, stop, served, _dir: dir }
 }
 
+/// What is logged by this thread.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl Logged {
+    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+        let logged = Self::default();
+        let to = logged.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
+        (logged, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn count(&self, what: &str) -> usize {
+        let log = self.0.lock().unwrap();
+        String::from_utf8_lossy(&log).lines().filter(|line| line.contains(what)).count()
+    }
+}
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test]
 async fn what_a_full_disk_refuses_is_told_and_not_stored() {
+    let (logged, _guard) = Logged::begin();
     let server = server(Durability::Os).await;
     let client = &server.client;
     let records = |n: u32| -> Vec<_> { (0..30).map(|i| record(format!("{n}/{i}"))).collect() };
@@ -171,6 +200,8 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     let mut expected: Vec<_> = records(0).into_iter().chain(records(2)).map(|r| r.value).collect();
     expected.sort_unstable();
     assert_eq!(all, expected);
+    assert_eq!(logged.count("No space left on device"), 3, "once a partition, whoever was refused how often");
+    assert_eq!(logged.count("records are stored again"), 3);
     server.stop.cancel();
     server.served.await.unwrap().unwrap();
 }
@@ -179,6 +210,7 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
 /// takes no more.
 #[tokio::test]
 async fn what_a_failed_sync_leaves_open_is_called_unknown() {
+    let (logged, _guard) = Logged::begin();
     let server = server(Durability::Always).await;
     ok(server.client.produce("t", Some(1), record("before")).await);
     server.disk.0.sync_fails.store(true, Ordering::SeqCst);
@@ -201,6 +233,8 @@ async fn what_a_failed_sync_leaves_open_is_called_unknown() {
     ok(server.client.produce("t", Some(0), record("another partition")).await);
     let partitions = ok(server.client.partitions("t").await);
     assert!(partitions[1].fenced.is_some() && partitions[0].fenced.is_none());
+    assert_eq!(logged.count("ERROR"), 1);
+    assert_eq!(logged.count("t/1 takes no writes from now on"), 1);
     server.stop.cancel();
     // The stop is bounded; it is not clean, and says so.
     let stopped = tokio::time::timeout(common::LONG, server.served).await.expect("it ends").unwrap();

@@ -324,6 +324,46 @@ fn complaints_say_what_where_and_what_to_do() {
     assert!(why.contains("has no partition 2"), "{why}");
     let usage = server.run(&["consume", "t", "--from", "yesterday"]);
     assert_eq!(usage.status.code(), Some(2));
+    assert_eq!(server.output(&["consume", "t", "--from", "0"]), "");
+    let why = complaint(&server.run(&["consume", "t", "--from", "1"]));
+    assert!(why.contains("offset 1 ") && why.contains("0 is the next"), "{why}");
+    let why = complaint(&server.run_with(&["produce", "t", "--batch", "1"], &vec![b'x'; 2 << 20]));
+    assert!(why.contains("line 1 was refused"), "{why}");
+}
+
+#[test]
+fn limits_that_would_serve_nobody_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for flag in
+        ["--max-connections", "--max-request-records", "--idle-timeout", "--frame-timeout", "--write-timeout"]
+    {
+        let mut serve = broker();
+        serve.args(["serve", "--listen", "127.0.0.1:0", flag, "0", "--data"]).arg(dir.path().join("data"));
+        let why = complaint(&serve.output().unwrap());
+        assert!(why.contains(flag), "{why}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+/// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
+#[test]
+fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // 4 or 8 MiB, as the shell counts: more than is appended at once, and less than comes.
+    let large = ["--max-record-bytes", "16MiB", "--max-frame-bytes", "32MiB"];
+    let server = Process::start_by("ulimit -f 8192 && exec \"$0\" \"$@\"", &data, &large);
+    server.output(&["topic", "create", "t"]);
+    let sent = lines(150_000);
+    text(&server.run_with(&["produce", "t"], &sent));
+    let why = complaint(&server.run_with(&["produce", "t"], &vec![b'x'; 12 << 20]));
+    assert!(why.contains("File too large") && why.contains("nothing was stored"), "{why}");
+    server.output(&["produce", "t", "and on it goes"]);
+    let got = server.run(&["consume", "t"]).stdout;
+    assert!(got == [&sent[..], b"and on it goes\n"].concat());
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    assert!(verdict(&data).faults.is_empty());
 }
 
 /// Part of what is asked for cannot be served: that is an error, not a shorter answer.

@@ -166,6 +166,18 @@ impl Args {
                 args.max_frame_bytes, self.log.max_record_bytes
             )));
         }
+        let nothing = [
+            ("--max-connections", args.max_connections == 0),
+            ("--max-request-records", args.max_request_records == 0),
+            ("--idle-timeout", args.idle_timeout.is_zero()),
+            ("--frame-timeout", args.frame_timeout.is_zero()),
+            ("--write-timeout", args.write_timeout.is_zero()),
+        ];
+        if let Some((flag, _)) = nothing.iter().find(|(_, is_zero)| *is_zero) {
+            return Err(Stop::Because(format!(
+                "{flag} 0 would serve nobody; for hardly any limit, say a large one"
+            )));
+        }
         Ok(Limits {
             connections: args.max_connections,
             frame_bytes: args.max_frame_bytes,
@@ -194,12 +206,13 @@ pub fn run(args: Args) -> Result<(), Stop> {
     raise_open_files();
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args)?;
-    let (broker, report) = open(&args)?;
-    let mut metrics = Metrics::new();
-    metrics.recovered(&report);
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
+    runtime.block_on(async { survive_size_limits() });
+    let (broker, report) = open(&args)?;
+    let mut metrics = Metrics::new();
+    metrics.recovered(&report);
     runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
 }
 
@@ -214,6 +227,16 @@ fn raise_open_files() {
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!("the limit of open files stays as it is: {e}");
+    }
+}
+
+/// Where files may only have a certain size (`ulimit -f`), a write beyond it fails, and does not end the process.
+fn survive_size_limits() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Who listens is told instead of killed; the listener itself is not needed.
+    let listener = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
+    if let Err(e) = listener {
+        tracing::debug!("a limit on the size of files would end this process: {e}");
     }
 }
 

@@ -126,7 +126,7 @@ impl<D: Disk> Partition<D> {
     pub(super) fn sync_failed(&self, mut state: MutexGuard<'_, State<D>>, base: Offset, error: &io::Error) {
         let config = &self.0.config;
         config.stats.syncs_failed.add(1);
-        state.fence(format!("a sync of its log failed: {error}"));
+        self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
         drop(state);
         recovery::mark_unsynced(&config.disk, &config.dir, base);
     }
@@ -150,7 +150,7 @@ impl<D: Disk> Partition<D> {
             state.start = oldest.end;
         }
         if let Removed::InDoubt(e) = removed {
-            state.fence(format!("a sync of its directory failed: {e}"));
+            self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));
         }
         drop(state);
         self.wake_all();
@@ -184,10 +184,11 @@ impl<D: Disk> Partition<D> {
             Ok(_) => {}
             Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
             Err(RollFailed::Create(path, e)) => {
+                self.tell_failing(&mut state, &path, &e);
                 state.roll_failed = Some((n, Error::Storage { path, source: e.into() }));
             }
             Err(RollFailed::SyncDir(e)) => {
-                state.fence(format!("a sync of its directory failed: {e}"));
+                self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a partition's lock protects, and what follows from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
@@ -28,6 +28,10 @@ pub(crate) struct State<D: Disk> {
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
     pub(super) fenced: Option<String>,
+    /// Whether the last append was refused for what the disk said.
+    pub(super) failing: bool,
+    /// Damage that readers have met, and that was logged.
+    pub(super) damage_told: BTreeSet<(Offset, Position)>,
     /// Why it cannot even be read: recovery could not open it.
     pub(super) unopened: Option<String>,
     /// Up to where records lie behind the readable end that recovery could not make durable. They are there, and under
@@ -80,6 +84,8 @@ impl<D: Disk> State<D> {
             end,
             durable,
             fenced: report.fenced,
+            failing: false,
+            damage_told: BTreeSet::new(),
             unopened,
             hidden_to: (durable < end).then_some(end),
             closing: false,

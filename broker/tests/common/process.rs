@@ -22,7 +22,18 @@ impl Process {
     }
 
     pub fn start_at(data: &Path, listen: &str, args: &[&str]) -> Self {
-        let mut child = broker()
+        Self::spawn(broker(), data, listen, args)
+    }
+
+    /// Started by a shell: `$0` and `$@` are the command.
+    pub fn start_by(script: &str, data: &Path, args: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_broker")]).env_remove("BROKER_LOG");
+        Self::spawn(shell, data, "127.0.0.1:0", args)
+    }
+
+    fn spawn(mut command: Command, data: &Path, listen: &str, args: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "--listen", listen, "--data"])
             .arg(data)
             .args(args)
