@@ -179,8 +179,10 @@ impl<'a> Lines<'a> {
             self.done = lines.last_line;
             return Ok(());
         };
-        let range = format!("lines {} to {}", self.done + 1, lines.last_line);
+        let (first, last) = (self.done + 1, lines.last_line);
+        let range = format!("lines {first} to {last}");
         let why = match failure {
+            Failure::Refused(refusal) if first == last => format!("line {last} was refused: {refusal}"),
             Failure::Refused(refusal) => format!("{range} were refused, some or all of them: {refusal}"),
             Failure::Unknown(reason) => format!("{range}: {reason}"),
         };
