@@ -48,6 +48,18 @@ pub enum LoadError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It is not text.
+    #[error("{}:{line}: byte {byte} of this line, {value:#04x}, is not UTF-8", .path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first byte that is none of a text's, from 1.
+        line: usize,
+        /// Its place in the line, from 1.
+        byte: usize,
+        /// The byte.
+        value: u8,
+    },
     /// It is not a scenario.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
@@ -83,9 +95,22 @@ fn after_scenarios(path: &Path) -> Option<PathBuf> {
 
 /// Reads a scenario file.
 pub fn load(path: &Path) -> Result<Scenario, LoadError> {
+    let bytes = std::fs::read(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
     let text =
-        std::fs::read_to_string(path).map_err(|source| LoadError::Io { path: path.to_owned(), source })?;
+        String::from_utf8(bytes).map_err(|e| not_text(path, e.as_bytes(), e.utf8_error().valid_up_to()))?;
     Ok(parse(&path.display().to_string(), &text)?)
+}
+
+/// The byte at `at` is none of a text's.
+fn not_text(path: &Path, bytes: &[u8], at: usize) -> LoadError {
+    let before = bytes.get(..at).unwrap_or(bytes);
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |i| i + 1);
+    LoadError::NotText {
+        path: path.to_owned(),
+        line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+        byte: 1 + at - line_start,
+        value: bytes.get(at).copied().unwrap_or_default(),
+    }
 }
 
 /// A scenario, run with all its seeds up to the first that fails.

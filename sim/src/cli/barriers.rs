@@ -6,31 +6,33 @@ use std::time::Instant;
 
 use clap::Args;
 
+use super::find::find;
+use super::number;
 use super::out::say;
 use sim::barriers::{Barrier, Effort, Subject, barriers};
 use sim::explore::Bounds;
 
 /// Switches off each of the broker's syncs in turn, and says which scenarios notice.
 ///
-/// Every place in the broker that syncs a file or a directory is switched off alone; the scenarios that reach it are run again,
-/// and the crash points of those that say `explore` are visited again. A sync that nothing notices carries no load, or is not
-/// tested. To see what one scenario sees: sim run --without FILE:LINE, sim explore --without FILE:LINE.
+/// Each place in the broker that syncs a file or a directory is switched off alone; the scenarios that reach it are run again,
+/// and those that say `explore` are explored again. A sync that nothing notices is either not needed or not tested. To try one
+/// with one scenario: sim run --without FILE:LINE, sim explore --without FILE:LINE.
 #[derive(Debug, Args)]
 pub struct Barriers {
-    /// Scenario files or directories of them.
+    /// Scenario files, or directories of them.
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
-    /// The most images of one crash point.
-    #[arg(long, default_value_t = 32)]
+    /// Images per crash point, at most.
+    #[arg(long, default_value_t = 32, value_parser = number::<u64>)]
     limit: u64,
-    /// Try all scenarios for each place, and not only until one notices.
+    /// Try all scenarios for each place, not just until one notices.
     #[arg(long)]
     all: bool,
-    /// Only the crash points of scenarios that say `explore`.
+    /// Use only the scenarios that say `explore`.
     #[arg(long)]
     only_explore: bool,
-    /// Threads; all cores by default.
-    #[arg(long, default_value_t = 0)]
+    /// Threads; 0: one per core.
+    #[arg(long, default_value_t = 0, value_parser = number::<usize>)]
     threads: usize,
 }
 
@@ -40,7 +42,11 @@ impl Barriers {
     pub fn run(&self) -> ExitCode {
         let began = Instant::now();
         let mut subjects = Vec::new();
-        for file in self.paths.iter().flat_map(|path| sim::suite::find(path)) {
+        let files = match find(&self.paths) {
+            Ok(files) => files,
+            Err(code) => return code,
+        };
+        for file in files {
             let scenario = match super::load(&file.path) {
                 Ok(scenario) => scenario,
                 Err(code) => return code,

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::find::find;
+use super::number;
 use super::out::say;
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
 use sim::place::Place;
@@ -16,34 +18,34 @@ use sim::suite::ScenarioFile;
 /// So many images of each crash point have to hold before a sync is said to mend them.
 const LOCATE_IMAGES: u64 = 512;
 
-/// Crashes a scenario at every point, recovers every image that power loss could have left there, and judges it.
+/// Loses power at every point of a scenario, recovers every image that could be left there, and judges it.
 #[derive(Debug, Args)]
 pub struct Explore {
-    /// Scenario files or directories of them.
+    /// Scenario files, or directories of them.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// What power loss may leave: strict, ordered, writeback or lying; the scenario's own by default.
+    /// What a power loss may leave: strict, ordered, writeback or lying [default: the scenario's own].
     #[arg(long, value_parser = profile)]
     profile: Option<Profile>,
-    /// The seed; the scenario's first by default.
-    #[arg(long)]
+    /// The seed [default: the scenario's first].
+    #[arg(long, value_parser = number::<u64>)]
     seed: Option<u64>,
-    /// 1: crashes of the run. 2: crashes inside recovery too.
+    /// 1: crash the run. 2: crash the recoveries, too.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     depth: u32,
-    /// The most images of one crash point; where there are more, so many are drawn, and the report says so.
-    #[arg(long, default_value_t = 256)]
+    /// Images per crash point, at most; of more, so many are drawn at random, and the report says so.
+    #[arg(long, default_value_t = 256, value_parser = number::<u64>)]
     limit: u64,
-    /// Threads; all cores by default.
-    #[arg(long, default_value_t = 0)]
+    /// Threads; 0: one per core.
+    #[arg(long, default_value_t = 0, value_parser = number::<usize>)]
     threads: usize,
-    /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42: does anything notice?
+    /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42, to see what notices.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
-    /// Of the first violation, say where a sync is missing.
+    /// Say which missing sync explains the first violation.
     #[arg(long)]
     locate: bool,
-    /// Where the scenario that shows the first violation again is written.
+    /// Where to write the scenario that shows the first violation again.
     #[arg(long, value_name = "DIR", default_value = "target/explore")]
     failures: PathBuf,
 }
@@ -62,7 +64,11 @@ impl Explore {
     /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
     pub fn run(&self) -> ExitCode {
         let mut worst = 0;
-        for file in self.paths.iter().flat_map(|path| sim::suite::find(path)) {
+        let files = match find(&self.paths) {
+            Ok(files) => files,
+            Err(code) => return code,
+        };
+        for file in files {
             let scenario = match super::load(&file.path) {
                 Ok(scenario) => scenario,
                 Err(code) => return code,

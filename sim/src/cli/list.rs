@@ -1,4 +1,4 @@
-//! `sim list [PATH…]`: the scenarios there are, and what each shows.
+//! `sim list [PATH…]`: the scenarios, and what each shows.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use sim::suite::{self, ScenarioFile};
+use super::find::find;
 
 /// Lists scenarios: name, title, and how many seeds each runs with
 #[derive(Debug, Args)]
 pub struct List {
-    /// Scenario files or directories of them
+    /// Scenario files, or directories of them
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
-    /// Only those whose name, title or first comment holds each of these words, in capitals or not
+    /// Only those whose name, title or first comment contains each of these words
     #[arg(long, short)]
     filter: Option<String>,
-    /// Show the first comment of each, too
+    /// Also show the first comment of each
     #[arg(long, short)]
     verbose: bool,
 }
@@ -25,7 +25,10 @@ pub struct List {
 impl List {
     /// Exit code 0; 2 where a file cannot be read.
     pub fn run(&self) -> ExitCode {
-        let files: Vec<ScenarioFile> = self.paths.iter().flat_map(|path| suite::find(path)).collect();
+        let files = match find(&self.paths) {
+            Ok(files) => files,
+            Err(code) => return code,
+        };
         let mut code = ExitCode::SUCCESS;
         let filter = self.filter.as_deref().unwrap_or_default().to_lowercase();
         let mut listed = 0;
@@ -56,7 +59,7 @@ impl List {
             }
         }
         if listed == 0 {
-            eprintln!("no scenario here");
+            eprintln!("no scenario matches");
         }
         code
     }

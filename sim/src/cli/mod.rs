@@ -12,6 +12,7 @@ pub mod barriers;
 pub mod check;
 pub mod explore;
 mod figures;
+mod find;
 pub mod list;
 pub mod merge;
 pub mod new;
@@ -20,6 +21,12 @@ pub mod replay;
 pub mod run;
 pub mod shrink;
 pub mod sweep;
+
+/// A whole number, 0 or more, of an option.
+fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().and_then(|number: u64| T::try_from(number).ok());
+    number.ok_or_else(|| "expected a whole number, 0 or more".to_owned())
+}
 
 /// A scenario from a file; where it cannot be read, what is wrong with it has been said.
 fn load(path: &Path) -> Result<Scenario, ExitCode> {

@@ -13,9 +13,9 @@ use sim::report::SIM;
 /// Writes a commented scenario to start from: `sim new recovery/my_first`
 #[derive(Debug, Args)]
 pub struct New {
-    /// Its name: a folder and what it shows, as in recovery/torn_tail_is_cut
+    /// A folder, and what the scenario shows: recovery/torn_tail_is_cut
     name: String,
-    /// Where scenarios lie
+    /// The directory of all scenarios
     #[arg(long, default_value = "scenarios")]
     dir: PathBuf,
 }
@@ -41,16 +41,26 @@ impl New {
     fn write(&self) -> Result<PathBuf, String> {
         let name = self.name.trim_end_matches(".kdl");
         let plain = |part: &str| {
-            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
         };
-        if !name.split('/').all(plain) {
-            return Err(format!("{name:?} cannot be a name: letters, digits, _ and -, folders with /"));
-        }
+        let Some((folder, _)) = name.rsplit_once('/').filter(|_| name.split('/').all(plain)) else {
+            return Err(format!(
+                "{name:?} is not a name: a folder, /, and what the scenario shows, in a-z, 0-9 and _: \
+                 recovery/torn_tail_is_cut"
+            ));
+        };
         let path = self.dir.join(name).with_extension("kdl");
         let failed = |e: std::io::Error| format!("{}: {e}", path.display());
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+        if !self.dir.join(folder).is_dir() {
+            return Err(format!(
+                "there is no folder {folder:?} in {dir}, which has {}; if a new theme needs it, make it first, and \
+                 add it to the table in scenarios/README.md",
+                folders(&self.dir).join(", "),
+                dir = self.dir.display()
+            ));
+        }
         let mut file = fs::File::create_new(&path).map_err(|e| match e.kind() {
-            ErrorKind::AlreadyExists => format!("{} is there already", path.display()),
+            ErrorKind::AlreadyExists => format!("{} already exists", path.display()),
             _ => failed(e),
         })?;
         file.write_all(start(name).as_bytes()).map_err(failed)?;
@@ -60,6 +70,16 @@ impl New {
     fn test(&self) -> String {
         self.name.trim_end_matches(".kdl").replace('/', "::")
     }
+}
+
+/// The themes that there are.
+fn folders(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> =
+        folders.map(|folder| folder.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 /// A scenario that runs, and says beside each line what it is for.
@@ -105,9 +125,11 @@ mod tests {
     fn it_writes_only_below_its_directory_and_over_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let new = |name: &str| New { name: name.to_owned(), dir: dir.path().to_owned() }.write();
+        assert!(new("a/b").is_err_and(|why| why.contains("no folder \"a\"")));
+        fs::create_dir(dir.path().join("a")).expect("a folder");
         assert!(new("a/b").is_ok_and(|path| path.is_file()));
         assert!(new("a/b").is_err());
-        for name in ["../b", "/b", "", "a//b", "a b"] {
+        for name in ["../b", "/b", "", "a//b", "a b", "b", "a/B", "a/b-c"] {
             assert!(new(name).is_err(), "{name}");
         }
     }

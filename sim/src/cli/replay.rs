@@ -5,27 +5,28 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::number;
 use super::out::{say, say_on};
 use sim::outcome::run_without;
 use sim::place::Place;
 use sim::scenario::syntax::print;
 use sim::{report, snapshot, trace};
 
-/// Runs one scenario with one seed again, and shows what came of it.
+/// Runs one scenario with one seed again, and shows the outcome.
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The scenario's file.
     scenario: PathBuf,
-    /// The seed; the scenario's first by default.
-    #[arg(long)]
+    /// The seed [default: the scenario's first].
+    #[arg(long, value_parser = number::<u64>)]
     seed: Option<u64>,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
-    /// Show every event, instead of each step with what came of it.
+    /// Show every event, instead of each step with its outcome.
     #[arg(long)]
     trace: bool,
-    /// Show the scenario itself, with everything that the seed chose written out.
+    /// Print the scenario itself, with all that the seed chose written out.
     #[arg(long)]
     print: bool,
 }

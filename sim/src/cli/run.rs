@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::find::find;
+use super::number;
 use super::out::say;
 use sim::outcome::Outcome;
 use sim::place::Place;
@@ -19,11 +21,11 @@ use sim::suite::{self, ScenarioFile};
 /// Runs scenarios.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Scenario files or directories of them; all by default.
+    /// Scenario files, or directories of them.
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
-    /// Run with this seed only, instead of those that the scenario names.
-    #[arg(long)]
+    /// Run only this seed, instead of those that the scenario names.
+    #[arg(long, value_parser = number::<u64>)]
     seed: Option<u64>,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
@@ -46,11 +48,10 @@ impl Run {
     /// Exit code 0: all held. 1: a promise was broken. 2: a scenario is wrong. 4: the harness failed.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
-        let files: Vec<ScenarioFile> = self.paths.iter().flat_map(|path| suite::find(path)).collect();
-        if files.is_empty() {
-            eprintln!("no scenario (*.kdl) under {}", shown(&self.paths));
-            return ExitCode::from(2);
-        }
+        let files = match find(&self.paths) {
+            Ok(files) => files,
+            Err(code) => return code,
+        };
         let began = Instant::now();
         let bar = progress(files.len() as u64);
         let mut sums = Sums::default();
@@ -115,10 +116,6 @@ impl Run {
             report::replay(&file.path, seed, self.without.as_slice())
         )
     }
-}
-
-fn shown(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// On a terminal only.

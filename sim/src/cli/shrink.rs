@@ -8,6 +8,7 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::number;
 use super::out::say_on;
 use sim::report::SIM;
 use sim::scenario::syntax::print;
@@ -18,10 +19,10 @@ use sim::shrink::shrink;
 pub struct Shrink {
     /// The scenario's file.
     scenario: PathBuf,
-    /// The seed that fails; the scenario's first by default.
-    #[arg(long)]
+    /// The seed that fails [default: the scenario's first].
+    #[arg(long, value_parser = number::<u64>)]
     seed: Option<u64>,
-    /// Where to write the result; to the terminal by default.
+    /// Where to write the result [default: standard output].
     #[arg(long, short)]
     output: Option<PathBuf>,
 }

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::find::find;
+use super::number;
 use super::out::{say, say_on};
 use sim::report::{self, SIM};
 use sim::scenario::syntax::print;
 use sim::sometimes::State;
-use sim::suite;
 use sim::sweep::record::{Head, Line, Record};
 use sim::sweep::sums::Sums;
 use sim::sweep::{End, Generator, Plan, Ran, sweep};
@@ -29,40 +30,40 @@ pub struct Sweep {
     /// Generators, or directories of them.
     #[arg(default_value = "scenarios/generators")]
     scenarios: Vec<PathBuf>,
-    /// The seeds, without the last: 0..1000.
+    /// The seeds: 0..1000 is 0 to 999.
     #[arg(long, default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
-    /// How many runs at the same time; one for each core by default.
-    #[arg(long, short)]
+    /// Runs at the same time [default: one per core].
+    #[arg(long, short, value_parser = number::<usize>)]
     jobs: Option<usize>,
-    /// Begin no run after this time: 90s, 10m, 2h.
+    /// Start no run after this time: 90s, 10m, 2h.
     #[arg(long, value_parser = duration)]
     budget: Option<Duration>,
-    /// Only the ith of n shards, from 0: those seeds that leave i when divided by n.
-    #[arg(long, default_value = "0/1", value_parser = shard)]
+    /// Run only shard I of N, from 0: 0/4 to 3/4.
+    #[arg(long, value_name = "I/N", default_value = "0/1", value_parser = shard)]
     shard: (u64, u64),
-    /// Run every seed in a second process too, and compare.
+    /// Run every seed in a second process as well, and compare.
     #[arg(long)]
     double_check: bool,
-    /// The program of the second process, in the place of this one: another build of it must come to the same.
+    /// The program for the second process: another build of sim, which must give the same.
     #[arg(long, value_name = "PROGRAM", requires = "double_check")]
     against: Option<PathBuf>,
-    /// Go on after a failure.
+    /// Continue after a failure.
     #[arg(long)]
     keep_going: bool,
     /// Write one line of JSON for each run, for `sim merge`.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where failing scenarios are written.
+    /// Where to write scenarios that fail.
     #[arg(long, value_name = "DIR", default_value = "target/sweep")]
     failures: PathBuf,
-    /// The longest that a single run may take.
+    /// How long a single run may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,
-    /// States that were promised and never reached are no error: for sweeps too short to reach them.
+    /// Accept that a promised state is never reached: for sweeps too short to reach all.
     #[arg(long)]
     allow_unreached: bool,
-    /// Measure a bare turmoil simulation of the same hosts, ticks and simulated time besides, and print both speeds.
+    /// Also measure a bare turmoil simulation of the same hosts, ticks and simulated time.
     #[arg(long)]
     beside_bare: bool,
 }
@@ -86,17 +87,13 @@ impl Sweep {
 
     fn plan(&self) -> Result<Plan, ExitCode> {
         let mut generators = Vec::new();
-        for file in self.scenarios.iter().flat_map(|path| suite::find(path)) {
+        for file in find(&self.scenarios)? {
             let scenario = super::load(&file.path)?;
             if let Some(stranger) = scenario.sometimes.iter().find(|name| State::named(name).is_none()) {
                 eprintln!("{}: no sweep knows a state {stranger:?}", file.path.display());
                 return Err(ExitCode::from(2));
             }
             generators.push(Generator { path: file.path, name: file.name, scenario });
-        }
-        if generators.is_empty() {
-            eprintln!("no scenario (*.kdl) there");
-            return Err(ExitCode::from(2));
         }
         let itself = std::env::current_exe().ok();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -154,7 +151,7 @@ impl Sweep {
                 4
             }
             End::Budget => {
-                say!("\nthe time was up after {} of {} runs", sums.runs(), plan.runs());
+                say!("\nthe budget ran out after {} of {} runs", sums.runs(), plan.runs());
                 code
             }
             End::Done | End::Failed => code,
@@ -218,14 +215,15 @@ pub fn verdict(sums: &Sums, allow_unreached: bool) -> u8 {
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let range = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
     let one = || text.parse().ok().map(|seed: u64| seed..seed.saturating_add(1));
-    let range = range.or_else(one).ok_or_else(|| "a seed, or a range without its end: 0..1000".to_owned())?;
-    if range.is_empty() { Err("there is no seed in this range".to_owned()) } else { Ok(range) }
+    let range =
+        range.or_else(one).ok_or_else(|| "expected a seed, or a range: 0..1000 is 0 to 999".to_owned())?;
+    if range.is_empty() { Err("this range is empty".to_owned()) } else { Ok(range) }
 }
 
 fn shard(text: &str) -> Result<(u64, u64), String> {
     let pair: Option<(u64, u64)> =
         text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-    pair.filter(|(i, n)| i < n).ok_or_else(|| "a shard of several, counted from 0: 0/4 to 3/4".to_owned())
+    pair.filter(|(i, n)| i < n).ok_or_else(|| "expected a shard, counted from 0: 0/4 to 3/4".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -239,5 +237,5 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let number = number.parse::<u64>().ok().filter(|_| seconds > 0);
     let time = number.and_then(|n| n.checked_mul(seconds)).map(Duration::from_secs);
-    time.ok_or_else(|| "a time: 90s, 10m, 2h".to_owned())
+    time.ok_or_else(|| "expected a time: 90s, 10m, 2h".to_owned())
 }

@@ -1,6 +1,7 @@
 //! Whole files: the head, the steps, and what is wrong with either.
 
 use kdl::{KdlDocument, KdlNode};
+use miette::SourceSpan;
 
 use super::fields::Fields;
 use super::kinds::{Bad, Plain, TEXT};
@@ -20,7 +21,7 @@ const SEEDS: Plain<Seeds> = Plain(
             Some(Seeds { start: start.trim().parse().ok()?, end: end.trim().parse().ok()? })
         });
         let seeds = one.or(range).filter(|seeds| seeds.start < seeds.end);
-        seeds.map_or_else(|| Bad::wanted(r#"a seed, or a range in quotes without its end: "0..64""#), Ok)
+        seeds.map_or_else(|| Bad::wanted(r#"a seed, or a range in quotes: "0..64" is 0 to 63"#), Ok)
     },
     |seeds| {
         if *seeds == Seeds::one(seeds.start) {
@@ -42,11 +43,17 @@ pub fn parse(name: &str, text: &str) -> Result<Scenario, Mistakes> {
             if let Ok(document) = rest.parse::<KdlDocument>() {
                 read(&document, text, &mut mistakes);
             }
+            // What was put in the place of a broken word is no mistake of the file.
+            mistakes.retain(|mistake| !broken.iter().any(|broken| overlap(mistake.span, broken.span)));
             mistakes.extend(broken);
             Scenario::default()
         }
     };
     if mistakes.is_empty() { Ok(scenario) } else { Err(Mistakes::new(name, text, mistakes)) }
+}
+
+fn overlap(a: SourceSpan, b: SourceSpan) -> bool {
+    a.offset() < b.offset() + b.len() && b.offset() < a.offset() + a.len()
 }
 
 fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scenario {
@@ -67,7 +74,7 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
             span,
             message: "the scenario has no title".to_owned(),
             label: "above this".to_owned(),
-            help: Some(r#"begin with a line `scenario "what it shows"`"#.to_owned()),
+            help: Some(r#"start with a line `scenario "what it shows"`"#.to_owned()),
         });
     }
     scenario
@@ -128,7 +135,7 @@ impl Head {
                 span: node.name().span(),
                 message: format!("`{word}` is given twice"),
                 label: "the second one".to_owned(),
-                help: Some("put all of it on one line".to_owned()),
+                help: Some("put all properties on one line".to_owned()),
             });
         }
         self.seen.push(word);

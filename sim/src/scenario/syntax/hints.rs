@@ -41,6 +41,11 @@ fn repaired(text: &str, repairs: impl Iterator<Item = Repair>) -> String {
                 let (start, end) = line_around(text, offset);
                 bytes[start..end].fill(b' ');
             }
+            Repair::Word(start, len) => {
+                if let Some(word) = bytes.get_mut(start..start + len) {
+                    word.fill(b'_');
+                }
+            }
             Repair::Byte(at, byte) => {
                 if let Some(old) = bytes.get_mut(at) {
                     *old = byte;

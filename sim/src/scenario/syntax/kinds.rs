@@ -65,7 +65,10 @@ pub fn one_of(options: Vec<&'static str>) -> Bad {
 fn integer<T: TryFrom<i128>>(value: &KdlValue, least: i128) -> Result<T, Bad> {
     let read = value.as_integer().filter(|n| *n >= least).and_then(|n| T::try_from(n).ok());
     read.map_or_else(
-        || Bad::wanted(if least > 0 { "a whole number, 1 or more" } else { "a whole number" }),
+        || match least {
+            0 | 1 => Bad::wanted(format!("a whole number, {least} or more")),
+            _ => Bad::wanted("a whole number"),
+        },
         Ok,
     )
 }
@@ -82,7 +85,7 @@ pub const SIGNED: Plain<i64> = Plain(|v| integer(v, i128::from(i64::MIN)), i64::
 pub const BITS: Plain<u8> = Plain(
     |v| match v.as_integer() {
         Some(n @ 1..=255) => Ok(u8::try_from(n).unwrap_or(u8::MAX)),
-        _ => Bad::wanted("bits of one byte, 0x01 to 0xff"),
+        _ => Bad::wanted("the bits of a byte, 0x01 to 0xff"),
     },
     |n| format!("{n:#04x}"),
 );
@@ -181,7 +184,7 @@ pub fn write_moment(ms: u64) -> String {
 }
 
 fn text(value: &KdlValue) -> Result<String, Bad> {
-    value.as_string().map_or_else(|| Bad::wanted("a text in quotes"), |s| Ok(s.to_owned()))
+    value.as_string().map_or_else(|| Bad::wanted("text in quotes"), |s| Ok(s.to_owned()))
 }
 
 const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

@@ -6,6 +6,9 @@ use std::io::IsTerminal;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
 
+/// Columns, where a report is wrapped.
+const WIDTH: usize = 100;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -37,14 +40,14 @@ impl Mistakes {
         Self { name: name.to_owned(), list, source: NamedSource::new(name, text.to_owned()) }
     }
 
-    /// One line a mistake: `file:line:column: message; help`.
+    /// One line a mistake: `file:line:column: message; help`, or what stands beside the text where nothing helps.
     pub fn lines(&self) -> Vec<String> {
         self.list
             .iter()
             .map(|mistake| {
                 let (line, column) = place(self.source.inner(), mistake.span.offset());
-                let help = mistake.help.as_ref().map_or_else(String::new, |help| format!("; {help}"));
-                format!("{}:{line}:{column}: {}{help}", self.name, mistake.message)
+                let help = mistake.help.as_ref().unwrap_or(&mistake.label);
+                format!("{}:{line}:{column}: {}; {help}", self.name, mistake.message)
             })
             .collect()
     }
@@ -55,6 +58,7 @@ impl Mistakes {
             true => GraphicalReportHandler::new(),
             false => GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()),
         };
+        let handler = handler.with_width(WIDTH);
         let mut out = String::new();
         for mistake in &self.list {
             // A report that cannot be written has at least its line.
@@ -83,7 +87,7 @@ fn place(text: &str, offset: usize) -> (usize, usize) {
 impl Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.list.len() {
-            1 => write!(f, "{}: a mistake", self.name),
+            1 => write!(f, "{}: 1 mistake", self.name),
             n => write!(f, "{}: {n} mistakes", self.name),
         }
     }

@@ -13,6 +13,7 @@ mod random;
 mod reader;
 mod requests;
 mod scan;
+mod spellings;
 mod steps;
 mod surgeries;
 mod time;

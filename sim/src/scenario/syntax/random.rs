@@ -94,7 +94,7 @@ fn read_weight(entry: &KdlEntry, random: &Random, mistakes: &mut Vec<Mistake>) -
         mistakes.push(Mistake { span: entry.span(), message, label: "here".to_owned(), help: Some(help) });
     };
     let Some(name) = entry.name().map(kdl::KdlIdentifier::value) else {
-        wrong("a weight needs a number".to_owned(), "write `produce=6`".to_owned());
+        wrong("a weight needs a value".to_owned(), "write `produce=6`".to_owned());
         return None;
     };
     if random.weights.iter().any(|(other, _)| other == name) {
@@ -106,7 +106,7 @@ fn read_weight(entry: &KdlEntry, random: &Random, mistakes: &mut Vec<Mistake>) -
             || format!("there are {}", MOVES.join(", ")),
             |near| format!("did you mean `{near}`?"),
         );
-        wrong(format!("there is no move `{name}`"), help);
+        wrong(format!("there is no weight `{name}`"), help);
         return None;
     }
     match CHOICES.read(entry.value()) {
@@ -134,19 +134,19 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
         mistakes.push(Mistake { span, message, label: "here".to_owned(), help: Some(help.to_owned()) });
     };
     if let Some(children) = node.children() {
-        wrong(children.span(), format!("`{keyword}` takes lines without a block"), "remove the block");
+        wrong(children.span(), format!("`{keyword}` takes only lines without a block"), "remove the block");
     }
     for (i, entry) in node.entries().iter().enumerate() {
         match (entry.name(), entry.value()) {
             (None, KdlValue::String(text)) if i == 0 => text.clone_into(&mut draw.word),
             (None, KdlValue::String(text)) if text.contains('|') => {
-                let message = format!("`{keyword}` cannot choose what has no name");
-                wrong(entry.span(), message, "only properties, `name=\"a | b\"`, can vary");
+                let message = format!("`{keyword}` can choose only properties");
+                wrong(entry.span(), message, "write `name=\"a | b\"`");
                 return;
             }
             (None, KdlValue::String(text)) => draw.args.push(text.clone()),
             (None, _) => {
-                wrong(entry.span(), "only texts and properties can be drawn".to_owned(), "use a property")
+                wrong(entry.span(), "only text and properties can be drawn".to_owned(), "use a property")
             }
             (Some(name), value) => {
                 let text = value.as_string().map_or_else(|| value.to_string(), str::to_owned);

@@ -7,6 +7,7 @@ use super::fields::Fields;
 use super::kinds::{Bad, Kind};
 use super::mistakes::{Mistake, nearest};
 use super::random::Where;
+use super::spellings::{several, shown, spelling};
 use super::{random, steps};
 use crate::scenario::{Branch, Draw, Random, Step};
 
@@ -19,8 +20,10 @@ pub struct Reader<'a> {
     known: Vec<&'static str>,
     flags: Vec<&'static str>,
     block_used: bool,
-    /// Which mistake says that something is missing, if one does.
-    incomplete: Option<usize>,
+    /// Whether a mistake says that something is missing: one is enough.
+    incomplete: bool,
+    /// Which one says that a property is missing, if one does.
+    nameless: Option<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -33,7 +36,8 @@ impl<'a> Reader<'a> {
             known: Vec::new(),
             flags: Vec::new(),
             block_used: false,
-            incomplete: None,
+            incomplete: false,
+            nameless: None,
         };
         reader.find_repeated();
         reader
@@ -43,8 +47,8 @@ impl<'a> Reader<'a> {
     pub fn finish(mut self) {
         let word = self.node.name().value();
         // What is missing is there, only misspelt.
-        if let Some(incomplete) = self.incomplete.filter(|_| self.used.contains(&false)) {
-            self.mistakes.remove(incomplete);
+        if let Some(missing) = self.nameless.filter(|_| self.used.contains(&false)) {
+            self.mistakes.remove(missing);
         }
         for (i, entry) in self.node.entries().iter().enumerate() {
             if self.used[i] {
@@ -100,7 +104,7 @@ impl<'a> Reader<'a> {
         };
         Mistake {
             span: entry.span(),
-            message: format!("`{word}` does not know what to do with `{text}`"),
+            message: format!("`{word}` does not take `{text}`"),
             label: "unexpected".to_owned(),
             help: Some(help),
         }
@@ -149,23 +153,25 @@ impl<'a> Reader<'a> {
         }
         match kind.read(entry.value()) {
             Ok(value) => Some(value),
-            Err(Bad { wanted, options }) => {
-                let text = shown(entry.value());
-                let help = match nearest(&text, options) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    // The same value, written otherwise, would have done.
-                    None => other_spellings(entry.value())
-                        .find(|(spelling, _)| kind.read(spelling).is_ok())
-                        .map_or_else(
-                            || format!("expected {wanted}"),
-                            |(_, shown)| format!("write `{shown}`"),
-                        ),
-                };
-                let message = format!("{what} cannot be `{text}`");
-                self.say(entry.span(), message, &format!("expected {wanted}"), &help);
+            Err(bad) => {
+                let mistake = wrong_value(what, entry, kind, bad);
+                self.mistakes.push(mistake);
                 None
             }
         }
+    }
+
+    /// Says that an argument is missing, unless something has been said to be.
+    fn say_missing(&mut self, message: String, label: &str, help: &str) {
+        if !std::mem::replace(&mut self.incomplete, true) {
+            self.say(self.node.name().span(), message, label, help);
+        }
+    }
+
+    /// The same of a property.
+    fn say_missing_property(&mut self, message: String, label: &str, help: &str) {
+        self.nameless = self.nameless.or((!self.incomplete).then_some(self.mistakes.len()));
+        self.say_missing(message, label, help);
     }
 
     fn children(&mut self, example: &str) -> Option<&'a KdlDocument> {
@@ -180,28 +186,28 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What somebody may have meant by a value: a number that stands in quotes, a unit of bytes without its `i`, a space
-/// before a unit, several values to draw from. With how to write it.
-fn other_spellings(value: &KdlValue) -> impl Iterator<Item = (KdlValue, String)> {
-    let text = shown(value);
-    let number = text.parse().ok().map(|n: i128| (KdlValue::Integer(n), text.clone()));
-    let joined = text.replace(' ', "");
-    let unit =
-        ["K", "M", "G"].into_iter().find(|unit| joined.to_uppercase().trim_end_matches('B').ends_with(unit));
-    let bytes = unit.map(|unit| {
-        let digits: String = joined.chars().take_while(char::is_ascii_digit).collect();
-        format!("{digits}{unit}iB")
-    });
-    let texts = [Some(joined), bytes].into_iter().flatten();
-    number.into_iter().chain(texts.map(|text| (KdlValue::String(text.clone()), format!("\"{text}\""))))
-}
+/// A list of words longer than this is no label: it stands below, where it is wrapped.
+const LABEL_CHARS: usize = 60;
 
-/// A value as it would be written, without quotes.
-fn shown(value: &KdlValue) -> String {
-    match value {
-        KdlValue::String(text) => text.clone(),
-        other => other.to_string(),
-    }
+/// What is wrong with a value, and which one would have worked.
+fn wrong_value<T>(what: &str, entry: &KdlEntry, kind: &impl Kind<T>, bad: Bad) -> Mistake {
+    let Bad { wanted, options } = bad;
+    let value = entry.value();
+    let near = nearest(&shown(value), options.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+    let reads = |value: &KdlValue| kind.read(value).is_ok();
+    let better = near.or_else(|| spelling(value, reads)).or_else(|| several(value, reads));
+    let long = wanted.chars().count() > LABEL_CHARS;
+    let (label, help) = match (long, better) {
+        (false, better) => (format!("expected {wanted}"), better),
+        (true, Some(better)) => {
+            ("not one of its values".to_owned(), Some(format!("{better} It is {wanted}")))
+        }
+        (true, None) => ("not one of its values".to_owned(), Some(format!("expected {wanted}"))),
+    };
+    // That it stands in quotes can be all that is wrong.
+    let text = shown(value);
+    let text = if value.is_string() && text.parse::<i128>().is_ok() { format!("\"{text}\"") } else { text };
+    Mistake { span: entry.span(), message: format!("{what} cannot be `{text}`"), label, help }
 }
 
 impl Fields for Reader<'_> {
@@ -215,12 +221,8 @@ impl Fields for Reader<'_> {
             None => {
                 let word = self.node.name();
                 let help = format!("write it after the word: `{} …`", word.value());
-                self.say(
-                    word.span(),
-                    format!("`{}` needs {what}", word.value()),
-                    "missing after this",
-                    &help,
-                );
+                let message = format!("`{}` needs {what}", word.value());
+                self.say_missing(message, "missing after this", &help);
             }
         }
     }
@@ -250,12 +252,8 @@ impl Fields for Reader<'_> {
             None => {
                 let word = self.node.name();
                 let help = format!("add `{name}=…`");
-                self.say(
-                    word.span(),
-                    format!("`{}` needs `{name}=`", word.value()),
-                    "missing on this line",
-                    &help,
-                );
+                let message = format!("`{}` needs `{name}=`", word.value());
+                self.say_missing_property(message, "missing on this line", &help);
             }
         }
     }
@@ -291,8 +289,7 @@ impl Fields for Reader<'_> {
             match steps::read(node, self.mistakes) {
                 Some(Step::Client(branch)) => branches.push(branch),
                 Some(_) => {
-                    let message =
-                        format!("`{}` stands in `parallel`, outside of a client", node.name().value());
+                    let message = format!("`{}` is in `parallel`, but not in a client", node.name().value());
                     let help = "put it into one: `client a { … }`";
                     self.say(node.name().span(), message, "only `client` blocks here", help);
                 }
@@ -321,7 +318,7 @@ impl Fields for Reader<'_> {
         if let Some(entry) = self.node.entries().iter().find(|e| e.name().is_some_and(|n| n.value() == name))
         {
             let word = self.node.name().value();
-            let help = format!("say it on the line `{word}` at the head of the file, above the first step");
+            let help = format!("put it on the line `{word}` at the head of the file, above the first step");
             let message = format!("`{name}` cannot change while a scenario runs");
             self.say(entry.span(), message, "holds for the whole scenario", &help);
         }
@@ -346,10 +343,9 @@ impl Fields for Reader<'_> {
             .collect();
         let word = self.node.name().value();
         if given.len() < least {
-            self.incomplete = Some(self.mistakes.len());
             let help = format!("add one of {}", names.join(", "));
             let message = format!("`{word}` does not say enough");
-            self.say(self.node.name().span(), message, "incomplete", &help);
+            self.say_missing_property(message, "incomplete", &help);
         }
         if let Some(extra) = given.get(most) {
             let help = format!("keep one of {}", names.join(", "));

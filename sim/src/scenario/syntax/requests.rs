@@ -204,7 +204,7 @@ pub fn expect(f: &mut impl Fields, slot: &mut Expect) {
 
 /// `topic NAME partitions= …`
 pub fn topic(f: &mut impl Fields, topic: &mut CreateTopic) {
-    f.arg("a topic", &NAME, &mut topic.name);
+    f.arg("a name", &NAME, &mut topic.name);
     f.or("partitions", &NUMBER_32, &mut topic.partitions, 1);
     f.opt("retention-bytes", &BYTES, &mut topic.retention_bytes);
     f.opt("retention-age", &DURATION, &mut topic.retention_age);

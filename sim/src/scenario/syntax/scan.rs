@@ -19,6 +19,8 @@ pub struct Broken {
 pub enum Repair {
     /// Leave out the line of this byte.
     Line(usize),
+    /// Put a word that means nothing in the place of one, from this byte on and of this length.
+    Word(usize, usize),
     /// Put this character in the place of this byte.
     Byte(usize, u8),
     /// Close a block at the end.
@@ -61,9 +63,12 @@ impl Scan<'_> {
     fn say(&mut self, at: usize, len: usize, message: String, label: &str, help: &str, repair: Repair) {
         let span = SourceSpan::new(at.into(), len);
         let mistake = Mistake { span, message, label: label.to_owned(), help: Some(help.to_owned()) };
-        // One mistake a line is enough: the next ones often follow from it.
+        // One mistake a line is enough where the next ones may follow from it; from a word, nothing does.
         let line = self.text[..at].matches('\n').count();
-        let same = |other: &Broken| self.text[..other.mistake.span.offset()].matches('\n').count() == line;
+        let same = |other: &Broken| {
+            !matches!(other.repair, Repair::Word(..))
+                && self.text[..other.mistake.span.offset()].matches('\n').count() == line
+        };
         if !self.broken.iter().any(same) {
             self.broken.push(Broken { mistake, repair });
         }
@@ -129,7 +134,7 @@ impl Scan<'_> {
         }
         let Some(end) = end else {
             let line = self.rest().lines().next().unwrap_or_default().len();
-            let message = "the text that begins here has no closing quote".to_owned();
+            let message = "this text has no closing quote".to_owned();
             self.say(start, line, message, "no `\"` at its end", "add a `\"`", Repair::Line(start));
             self.at = start + line;
             return;
@@ -138,7 +143,7 @@ impl Scan<'_> {
         self.first = false;
         let next = self.rest().chars().next();
         if next.is_some_and(|c| !c.is_whitespace() && !"};={".contains(c)) && !self.rest().starts_with("//") {
-            let message = "there is no space after this text".to_owned();
+            let message = "a space is missing after this text".to_owned();
             self.say(start, end - start, message, "ends here", "add a space", Repair::Line(start));
         }
     }
@@ -156,7 +161,7 @@ impl Scan<'_> {
                         word,
                         len,
                         message,
-                        "its block begins after this line",
+                        "its block starts after this line",
                         "end the line with `{`",
                         Repair::Byte(line_end, b'{'),
                     );
@@ -171,8 +176,8 @@ impl Scan<'_> {
         let after = self.rest().trim_start_matches([' ', '\t']);
         let next = after.chars().next();
         if next.is_some_and(|c| !"}\r\n;".contains(c)) && !after.starts_with("//") {
-            let message = "something follows a `}` on its line".to_owned();
-            let help = "begin a new line after `}`";
+            let message = "there is more after `}` on its line".to_owned();
+            let help = "start a new line after `}`";
             self.say(at, 1, message, "ends the block", help, Repair::Line(at));
         }
     }
@@ -210,7 +215,7 @@ impl Scan<'_> {
         }
         self.first = false;
         self.at += end;
-        let repair = Repair::Line(start);
+        let repair = Repair::Word(start, end);
         if let Some(name) =
             word.split_once(':').filter(|(_, value)| value.starts_with('"')).map(|(name, _)| name)
         {
@@ -222,12 +227,12 @@ impl Scan<'_> {
         } else if word.starts_with('#') && !is_keyword(&word) {
             self.say(start, end, format!("there is no `{word}`"), "here", "write `yes` or `no`", repair);
         } else if ["true", "false"].contains(&word.as_str()) {
-            let message = format!("`{word}` must be in quotes, if it is a text");
-            self.say(start, end, message, "here", "for a choice, write `yes` or `no`", repair);
+            let message = format!("`{word}` must be in quotes, if it is text");
+            self.say(start, end, message, "here", "for a yes or no, write `yes` or `no`", repair);
         } else if needs_quotes(&word) {
             let message = format!("`{word}` must be in quotes");
             let help = format!("write `\"{}\"`", with_unit(word.trim_matches('"')));
-            self.say(start, end, message, "without quotes", &help, repair);
+            self.say(start, end, message, "needs quotes", &help, repair);
         }
     }
 }

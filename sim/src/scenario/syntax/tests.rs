@@ -62,15 +62,11 @@ fn the_nearest_word_is_offered() {
             "t.kdl:2:7: an operation cannot be `wirte`; did you mean `write`?",
             "wirte",
         ),
-        (
-            "fault write \"*.log\" ful",
-            "t.kdl:2:21: `fault` does not know what to do with `ful`; did you mean `full`?",
-            "ful",
-        ),
+        ("fault write \"*.log\" ful", "t.kdl:2:21: `fault` does not take `ful`; did you mean `full`?", "ful"),
         ("check P13", "t.kdl:2:7: a promise cannot be `P13`; expected promises, P1 to P12", "P13"),
         (
             "partition a broker oneway",
-            "t.kdl:2:20: `partition` does not know what to do with `oneway`; did you mean `one-way`?",
+            "t.kdl:2:20: `partition` does not take `oneway`; did you mean `one-way`?",
             "oneway",
         ),
     ] {
@@ -85,11 +81,11 @@ fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
     for (body, line, underlined) in [
         ("produce orders key=", "t.kdl:2:16: `key=` has no value", "key="),
         ("produce orders key= value=\"x\"", "t.kdl:2:16: `key=` has no value", "key="),
-        ("produce orders key=\"a", "t.kdl:2:20: the text that begins here has no closing quote", "\"a"),
+        ("produce orders key=\"a", "t.kdl:2:20: this text has no closing quote", "\"a"),
         ("repeat 3\n  crash\n}", "t.kdl:2:1: `repeat` has no `{`; end the line with `{`", "repeat"),
         ("repeat 3 {\n  crash\n", "t.kdl:2:10: this `{` is never closed", "{"),
         ("crash\n}", "t.kdl:3:1: there is no `{` for this `}`; remove it", "}"),
-        ("repeat 3 { crash } restart", "t.kdl:2:18: something follows a `}` on its line", "}"),
+        ("repeat 3 { crash } restart", "t.kdl:2:18: there is more after `}` on its line", "}"),
         ("advance 5s", "t.kdl:2:9: `5s` must be in quotes; write `\"5s\"`", "5s"),
         ("disk capacity=64KiB", "t.kdl:2:15: `64KiB` must be in quotes", "64KiB"),
         (
@@ -100,12 +96,12 @@ fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
         ("dump orders/0/x.log", "t.kdl:2:6: `orders/0/x.log` must be in quotes", "orders/0/x.log"),
         (
             "disk read-only=true",
-            "t.kdl:2:16: `true` must be in quotes, if it is a text; for a choice, write `yes` or `no`",
+            "t.kdl:2:16: `true` must be in quotes, if it is text; for a yes or no, write `yes` or `no`",
             "true",
         ),
         ("disk read-only=#yes", "t.kdl:2:16: there is no `#yes`; write `yes` or `no`", "#yes"),
         ("produce orders key:\"a\"", "t.kdl:2:16: `key:\"a\"` is not a property; write `key=`", "key:\"a\""),
-        ("produce orders key=\"a\"value=\"b\"", "t.kdl:2:20: there is no space after this text", "\"a\""),
+        ("produce orders key=\"a\"value=\"b\"", "t.kdl:2:20: a space is missing after this text", "\"a\""),
         ("produce orders key=\"\\q\"", "t.kdl:2:21: `\\q` means nothing in a text", "\\q"),
         ("produce (orders)", "t.kdl:2:9: parentheses mean nothing here", "(orders)"),
         ("net fail-rate=1.", "t.kdl:2:15: `1.` must be in quotes", "1."),
@@ -142,8 +138,8 @@ fn what_is_missing_or_too_much_is_said() {
         ),
         ("repeat 3", "t.kdl:2:1: `repeat` needs a block", "repeat 3"),
         ("crash { }", "t.kdl:2:1: `crash` takes no block", "crash"),
-        ("crash now", "t.kdl:2:7: `crash` does not know what to do with `now`", "now"),
-        ("parallel { crash; }", "t.kdl:2:12: `crash` stands in `parallel`, outside of a client", "crash"),
+        ("crash now", "t.kdl:2:7: `crash` does not take `now`", "now"),
+        ("parallel { crash; }", "t.kdl:2:12: `crash` is in `parallel`, but not in a client", "crash"),
         ("pipeline { crash; }", "t.kdl:2:1: `crash` cannot stand in a pipeline", "pipeline"),
         ("crash\nbroker durability=os", "t.kdl:3:1: `broker` belongs to the head of the file", "broker"),
         ("broker durability=os\nbroker durability=os", "t.kdl:3:1: `broker` is given twice", "broker"),
@@ -154,7 +150,7 @@ fn what_is_missing_or_too_much_is_said() {
         ),
         (
             "each advance \"2ms | 4ms\"",
-            "t.kdl:2:14: `each` cannot choose what has no name; only properties",
+            "t.kdl:2:14: `each` can choose only properties; write",
             "\"2ms | 4ms\"",
         ),
         (
@@ -169,7 +165,7 @@ fn what_is_missing_or_too_much_is_said() {
         ),
         (
             "start expect-records=\"3\"",
-            "t.kdl:2:7: `expect-records` cannot be `3`; write `3`",
+            "t.kdl:2:7: `expect-records` cannot be `\"3\"`; write `3`, without quotes",
             "expect-records=\"3\"",
         ),
         ("advance \"50 ms\"", "t.kdl:2:9: a duration cannot be `50 ms`; write `\"50ms\"`", "\"50 ms\""),
@@ -181,7 +177,7 @@ fn what_is_missing_or_too_much_is_said() {
         ("produce orders size=64k", "t.kdl:2:21: `64k` must be in quotes; write `\"64KiB\"`", "64k"),
         (
             "random steps=3 { weights prodce=1; }",
-            "t.kdl:2:26: there is no move `prodce`; did you mean `produce`?",
+            "t.kdl:2:26: there is no weight `prodce`; did you mean `produce`?",
             "prodce=1",
         ),
     ] {
@@ -189,6 +185,70 @@ fn what_is_missing_or_too_much_is_said() {
         assert!(found.starts_with(line), "{found}\n{line}");
         assert_eq!(text, underlined, "{line}");
     }
+}
+
+#[test]
+fn a_value_that_would_have_worked_is_offered() {
+    for (body, better) in [
+        ("advance 150", "write `\"150ms\"`"),
+        ("advance \"150\"", "write `\"150ms\"`"),
+        ("advance \"5 min\"", "write `\"5m\"`"),
+        ("advance \"1.5s\"", "write `\"1500ms\"`"),
+        ("advance \"1.5h\"", "write `\"90m\"`"),
+        ("advance \"0.0000015s\"", "write `\"1500ns\"`"),
+        ("advance \"2 Seconds\"", "write `\"2s\"`"),
+        ("broker segment-bytes=\"64 kb\"", "write `\"64KiB\"`"),
+        ("fault write \"*.log\" full nth=\"1..7\"", "to try several values, put `each` before the line"),
+        ("disk profile=\"strict | lying\"", "to try several values, put `each` before the line"),
+        ("consume orders from=-1", "expected a whole number, 0 or more"),
+        ("advance \"soon\"", "expected a duration in quotes, like \"5s\" or \"200ms\""),
+        ("advance \"1.23456789123ms\"", "expected a duration in quotes, like \"5s\" or \"200ms\""),
+    ] {
+        let (found, _) = mistake(body);
+        assert!(found.ends_with(&format!("; {better}")), "{found}\n{better}");
+    }
+}
+
+/// What stands below a mistake says something that does not stand beside it already.
+#[test]
+fn help_does_not_repeat_the_label() {
+    for body in ["consume orders from=-1", "advance soon", "fault write \"*.log\" error=EBAD", "check P13"] {
+        let mistakes = mistakes(body);
+        let mistake = &mistakes.list[0];
+        assert_ne!(mistake.help.as_ref(), Some(&mistake.label), "{body}");
+    }
+}
+
+#[test]
+fn many_words_stand_below_and_not_beside_the_line() {
+    for body in [
+        "produce orders expect=EVERYTHING",
+        "produce orders expect=STORAGE_FUL",
+        "fault wirte \"*.log\" full",
+    ] {
+        let shown = mistakes(body).shown();
+        assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
+        assert!(shown.contains("one of "), "{shown}");
+    }
+}
+
+#[test]
+fn a_word_that_needs_quotes_hides_no_other_mistake_of_its_line() {
+    let lines =
+        mistakes("broker durabilty=always segment-bytes=4KiB index-interval=x max-record-bytes=5MiB\n")
+            .lines();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(places, ["t.kdl:2:8", "t.kdl:2:39", "t.kdl:2:44", "t.kdl:2:78"], "{lines:#?}");
+}
+
+#[test]
+fn one_thing_that_is_missing_is_enough() {
+    let (found, _) = mistake("fault");
+    assert!(found.starts_with("t.kdl:2:1: `fault` needs an operation"), "{found}");
+    let (found, _) = mistake("topic");
+    assert!(found.starts_with("t.kdl:2:1: `topic` needs a name"), "{found}");
+    let lines = mistakes("produce keyy=1").lines();
+    assert_eq!(lines.len(), 2, "{lines:#?}");
 }
 
 #[test]
@@ -212,7 +272,7 @@ fn a_file_needs_a_title() {
     let lines = parse("t.kdl", "crash\n").expect_err("no title").lines();
     assert_eq!(
         lines,
-        ["t.kdl:1:1: the scenario has no title; begin with a line `scenario \"what it shows\"`"]
+        ["t.kdl:1:1: the scenario has no title; start with a line `scenario \"what it shows\"`"]
     );
     assert!(parse("t.kdl", "").is_err());
 }
@@ -284,7 +344,7 @@ fn what_a_world_is_made_with_cannot_change_in_it() {
             "t.kdl:3:24: `profile` cannot change while a scenario runs",
             "profile=\"strict | lying\"",
         ),
-        ("hold a broker one-way", "t.kdl:2:15: `hold` does not know what to do with `one-way`", "one-way"),
+        ("hold a broker one-way", "t.kdl:2:15: `hold` does not take `one-way`", "one-way"),
     ] {
         let (found, text) = mistake(body);
         assert!(found.starts_with(line), "{found}\n{line}");

@@ -1,0 +1,71 @@
+//! The program `sim`, as people use it.
+#![allow(clippy::disallowed_methods)] // on the real machine
+
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sim")).args(args).env("COLUMNS", "300").output().expect("it starts")
+}
+
+/// What it complained of, which is a wrong command line or a wrong file.
+fn complaint(args: &[&str]) -> String {
+    let output = sim(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+    String::from_utf8(output.stderr).expect("it complains in UTF-8")
+}
+
+/// A path that names no scenario is never passed over: what was not looked at has not been found good.
+#[test]
+fn a_path_without_scenarios_is_an_error_that_says_which() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(file("notes.txt"), "").expect("a file");
+    std::fs::create_dir(file("empty")).expect("a directory");
+    for command in ["check", "run", "list", "explore", "barriers", "sweep"] {
+        let why = complaint(&[command, &file("nope.kdl")]);
+        assert!(why.contains("nope.kdl: No such file"), "{command}: {why}");
+        let why = complaint(&[command, &file("notes.txt")]);
+        assert!(why.contains("its name does not end with .kdl"), "{command}: {why}");
+        let why = complaint(&[command, &file("empty")]);
+        assert!(why.contains("empty: no scenario (*.kdl) here"), "{command}: {why}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_text_is_named_with_line_and_byte() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a.kdl");
+    std::fs::write(&file, b"scenario \"t\"\ntopic \xff\n").expect("a file");
+    let file = file.display().to_string();
+    let why = complaint(&["check", &file]);
+    assert!(why.contains(&format!("{file}:2: byte 7 of this line, 0xff, is not UTF-8")), "{why}");
+}
+
+#[test]
+fn a_number_that_is_none_is_explained() {
+    for args in [
+        ["run", "--seed", "abc"],
+        ["replay", "--seed", "-1"],
+        ["shrink", "--seed", "1.5"],
+        ["explore", "--threads", "two"],
+        ["barriers", "--limit", "99999999999999999999"],
+        ["sweep", "--jobs", "x"],
+    ] {
+        let why = complaint(&[args[0], &format!("{}={}", args[1], args[2]), "x.kdl"]);
+        assert!(why.contains("expected a whole number, 0 or more"), "{why}");
+    }
+}
+
+/// Help is read in terminals.
+#[test]
+fn help_is_no_wider_than_a_terminal() {
+    for command in
+        ["run", "list", "check", "new", "sweep", "merge", "replay", "shrink", "explore", "barriers"]
+    {
+        let output = sim(&[command, "--help"]);
+        let help = String::from_utf8(output.stdout).expect("UTF-8");
+        for line in help.lines() {
+            assert!(line.chars().count() <= 100, "{command}: {line}");
+        }
+    }
+}
