@@ -64,6 +64,7 @@ impl<D: Disk> Broker<D> {
         let io = |source| OpenError::Io { path: data.to_owned(), source };
         let lock = opening::lock(&world.disk, data)?;
         let opened = Opening { world: &world, data, settings: &settings, stats: Arc::default() };
+        opened.check_count()?;
         let Opened { topics, mut report, read_only } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
         let stats = opened.stats.clone();
@@ -120,6 +121,7 @@ impl<D: Disk> Broker<D> {
             Err(unserved) => return Err(unserved),
             Ok(_) => return Err(Error::TopicExists { name: name.into() }),
         }
+        self.room_for(settings.partitions as usize)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
         let topic = off_thread(&*self.0.world.work, move || {
             let (disk, data) = (&this.0.world.disk, &this.0.data);
@@ -147,6 +149,21 @@ impl<D: Disk> Broker<D> {
         })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
         Ok(())
+    }
+
+    /// Whether there may be so many more partitions.
+    fn room_for(&self, more: usize) -> Result<(), Error> {
+        let max = self.0.settings.max_partitions;
+        let there =
+            self.with_topics(|topics| topics.values().map(|t| t.partition_count() as usize).sum::<usize>());
+        if there.saturating_add(more) <= max {
+            return Ok(());
+        }
+        let what = format!(
+            "there are {there} partitions, and with {more} more there would be over {max}, for which the server can keep files \
+             open: raise its limit of open files (ulimit -n), or make fewer"
+        );
+        Err(Error::InvalidRequest { what })
     }
 
     /// Deletes a topic and all it holds; durable when it returns.

@@ -46,6 +46,21 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// There are more partitions than files can be opened for.
+    #[error(
+        "{}: {partitions} partitions keep {} files open, and the limit of open files leaves room for {max} partitions; \
+         raise it (ulimit -n, LimitNOFILE= of a service)",
+        .path.display(),
+        .partitions * Settings::OPEN_FILES
+    )]
+    TooManyPartitions {
+        /// The data directory.
+        path: PathBuf,
+        /// How many there are.
+        partitions: usize,
+        /// How many there may be: [`Settings::max_partitions`].
+        max: usize,
+    },
     /// A setting is out of its range.
     #[error("{0}")]
     Settings(String),
@@ -171,6 +186,23 @@ impl<D: Disk> Opening<'_, D> {
             }
         }
         Ok(Opened { topics, report, read_only })
+    }
+
+    /// Refuses a directory with too many partitions before anything in it is changed. Half of them could not be served, and
+    /// no descriptor would be left for a connection.
+    pub fn check_count(&self) -> Result<(), OpenError> {
+        let max = self.settings.max_partitions;
+        if max == usize::MAX {
+            return Ok(());
+        }
+        let io = |source| OpenError::Io { path: self.data.to_owned(), source };
+        let listed = self.list(&mut Report::default(), true).map_err(io)?;
+        match listed.values().map(|made| made.settings.partitions as usize).sum() {
+            partitions if partitions > max => {
+                Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the file system says that it is read-only. Nothing is changed by asking: the name stays free.

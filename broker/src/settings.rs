@@ -38,6 +38,9 @@ pub struct Settings {
     pub retention_check: Duration,
     /// How many partitions are recovered at the same time.
     pub recovery_threads: usize,
+    /// How many partitions there may be, those of all topics together. Each keeps [`Settings::OPEN_FILES`] files open, so
+    /// that the process may set a bound. A data directory with more is not opened, and no topic is made beyond it.
+    pub max_partitions: usize,
 }
 
 impl Settings {
@@ -46,6 +49,8 @@ impl Settings {
     /// The largest `max_record_bytes`, and the largest size that is believed of a record on disk, whatever the limit
     /// for new ones is now.
     pub const RECORD_BYTES_MAX: u32 = 1 << 26;
+    /// How many files a partition keeps open: its last segment's log and indexes.
+    pub const OPEN_FILES: usize = 3;
     /// The most partitions a topic may have.
     pub const PARTITIONS_MAX: u32 = 10_000;
 }
@@ -84,6 +89,7 @@ impl Settings {
             retention_age: None,
             retention_check: Duration::from_secs(60),
             recovery_threads,
+            max_partitions: usize::MAX,
         }
     }
 }

@@ -342,6 +342,31 @@ fn limits_that_would_serve_nobody_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
+/// Partitions keep files open; what that leaves for connections is kept for them, and who asks for more is told.
+#[test]
+fn partitions_leave_files_for_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let few = "ulimit -n 400 && exec \"$0\" \"$@\"";
+    let server = Process::start_by(few, &data, &[]);
+    server.output(&["topic", "create", "t", "--partitions", "50"]);
+    let why = complaint(&server.run(&["topic", "create", "u", "--partitions", "100"]));
+    assert!(why.contains("ulimit -n"), "{why}");
+    text(&server.run_with(&["produce", "t"], "a line\n".repeat(100).as_bytes()));
+    assert_eq!(server.output(&["consume", "t"]).lines().count(), 100);
+    server.stop();
+
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "u", "--partitions", "100"]);
+    server.stop();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", few, env!("CARGO_BIN_EXE_broker"), "serve", "--listen", "127.0.0.1:0", "--data"]);
+    let why = complaint(&shell.arg(&data).output().unwrap());
+    assert!(why.contains("150 partitions keep 450 files open") && why.contains("ulimit -n"), "{why}");
+    let (_, said) = Process::start(&data, &[]).stop();
+    assert!(said.contains("after a clean stop"), "the start that was refused changed nothing: {said}");
+}
+
 /// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
 #[test]
 fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {

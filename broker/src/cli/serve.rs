@@ -141,7 +141,8 @@ fn durability(text: &str) -> Result<Durability, String> {
 }
 
 impl Args {
-    fn settings(&self) -> Settings {
+    /// `open_files`: how many this process may have, where that is bounded.
+    fn settings(&self, open_files: Option<u64>) -> Settings {
         let defaults = Settings::default();
         Settings {
             durability: self.durability,
@@ -153,7 +154,15 @@ impl Args {
             retention_age: self.log.retention_age,
             retention_check: self.log.retention_check,
             recovery_threads: self.log.recovery_threads.unwrap_or(defaults.recovery_threads),
+            max_partitions: open_files.map_or(usize::MAX, |files| self.room_for_partitions(files)),
         }
+    }
+
+    /// How many partitions leave some files for connections, and for what is opened for a moment.
+    fn room_for_partitions(&self, open_files: u64) -> usize {
+        let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
+        let others = OTHER_FILES + self.limits.max_connections.min(open_files / 4);
+        open_files.saturating_sub(others) / Settings::OPEN_FILES
     }
 
     fn limits(&self) -> Result<Limits, Stop> {
@@ -194,6 +203,9 @@ impl Args {
     }
 }
 
+/// Files that are open besides those of partitions and connections.
+const OTHER_FILES: usize = 64;
+
 pub fn run(args: Args) -> Result<(), Stop> {
     let filter = EnvFilter::try_from_env("BROKER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -203,14 +215,14 @@ pub fn run(args: Args) -> Result<(), Stop> {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     let limits = args.limits()?;
-    raise_open_files();
+    let open_files = raise_open_files();
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args)?;
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(async { survive_size_limits() });
-    let (broker, report) = open(&args)?;
+    let (broker, report) = open(&args, open_files)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
     runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
@@ -221,13 +233,15 @@ fn default_threads() -> usize {
 }
 
 /// Connections and segments are open files, and the usual limit of 1024 is meant for programs that know no better.
-fn raise_open_files() {
+/// Gives how many there may be then.
+fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
         tracing::debug!("the limit of open files stays as it is: {e}");
     }
+    getrlimit(Resource::Nofile).current
 }
 
 /// Where files may only have a certain size (`ulimit -f`), a write beyond it fails, and does not end the process.
@@ -240,12 +254,12 @@ fn survive_size_limits() {
     }
 }
 
-fn open(args: &Args) -> Result<(Broker<OsDisk>, Report), Stop> {
+fn open(args: &Args, open_files: Option<u64>) -> Result<(Broker<OsDisk>, Report), Stop> {
     let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(Threads) };
     let bar = Mutex::new(None);
     let progress =
         |done: usize, of: usize, partition: &PartitionReport| startup::show(&bar, done, of, partition);
-    let opened = Broker::open(world, &args.data, args.settings(), &progress);
+    let opened = Broker::open(world, &args.data, args.settings(open_files), &progress);
     if let Some(bar) = bar.into_inner().unwrap_or_default() {
         bar.finish_and_clear();
     }

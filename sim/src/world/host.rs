@@ -363,6 +363,7 @@ pub fn log_settings(s: &BrokerSettings) -> Settings {
         retention_age: s.retention_age.or(default.retention_age),
         retention_check: s.retention_check.unwrap_or(default.retention_check),
         recovery_threads: s.recovery_threads.map_or(1, |n| n as usize),
+        max_partitions: default.max_partitions,
     }
 }
 
