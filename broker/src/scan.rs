@@ -101,6 +101,10 @@ impl<'a, F: DiskFile> Window<'a, F> {
         let mut at = position + 1;
         while at + HEADER_BYTES as u64 <= self.limit {
             let window = self.bytes(at, HEADER_BYTES)?;
+            if window.len() < HEADER_BYTES {
+                // The file is shorter than the log was: somebody has cut it behind our back.
+                return Ok(Ok(None));
+            }
             let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
                 at += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;

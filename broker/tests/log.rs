@@ -53,6 +53,32 @@ async fn segments_end_when_they_are_full_and_never_before() {
     }
 }
 
+/// Somebody cuts a log that is being served. What is left is read, what is gone is an error that says so.
+#[tokio::test]
+async fn a_log_that_is_cut_under_a_reader_is_an_error_and_not_a_panic() {
+    // Records of 30 bytes, two a segment.
+    let bench = Bench::new(Settings { segment_bytes: 60, index_interval: 1, ..Settings::default() });
+    let (_broker, partition) = bench.one_partition().await;
+    for value in ["a", "b", "c"] {
+        append(&partition, &[value]).await;
+    }
+    let last = "00000000000000000002.log";
+    for (log, first, records) in [(LOG_0, 0, 2), (last, 2, 1)] {
+        for left in (0..30 * records).rev() {
+            fs::File::options().write(true).open(bench.path(log)).unwrap().set_len(left).unwrap();
+            for n in 0..records {
+                let offset = Offset::new(first + n);
+                match partition.read(offset, 1) {
+                    Ok(fetched) => assert!((n + 1) * 30 <= left && fetched.next == offset.next()),
+                    Err(e) => assert!((n + 1) * 30 > left && e.code() == Code::Corrupt, "{left}: {e}"),
+                }
+            }
+            let found = partition.first_at_or_after(Timestamp::from_millis(0));
+            assert_eq!(found.is_ok(), first == 0 && left >= 30, "{left}: {found:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn retention_deletes_from_the_front_and_offsets_go_on() {
     let settings = Settings {
