@@ -1,4 +1,4 @@
-//! A log broker in the manner of Kafka, small enough to read in a day.
+//! A log broker in the manner of Kafka, written to be read.
 //!
 //! Each file is one idea and knows only those before it:
 //!
