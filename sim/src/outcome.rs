@@ -57,13 +57,14 @@ impl Failure {
     /// What `sim` ends with: 1, a promise was broken; 2, the scenario is wrong; 4, the harness failed.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Failure::Panic(words) if is_of_the_harness(words) => 4,
             Failure::Broken(_) | Failure::Unmet { .. } | Failure::Inert { .. } | Failure::Panic(_) => 1,
             Failure::Impossible { .. } => 2,
             Failure::Stuck(_) => 4,
         }
     }
 
-    /// What must stay the same when a failing scenario is made smaller.
+    /// What sort of failure it is.
     pub fn kind(&self) -> String {
         match self {
             Failure::Broken(broken) => format!("{} ({})", broken.promise, broken.kind),
@@ -74,6 +75,12 @@ impl Failure {
             Failure::Stuck(_) => "stuck".to_owned(),
         }
     }
+}
+
+/// Whether a panic was raised by the world around the broker, and not in the broker.
+fn is_of_the_harness(words: &str) -> bool {
+    let place = words.strip_prefix("panicked at ").unwrap_or(words).lines().next().unwrap_or_default();
+    place.starts_with("sim/src/") || place.contains("/turmoil-")
 }
 
 impl fmt::Display for Failure {

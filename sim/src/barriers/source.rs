@@ -34,6 +34,25 @@ pub fn places() -> Vec<Place> {
     places.collect()
 }
 
+/// Whether the broker syncs at a place; otherwise, which places there are that may have been meant.
+pub fn known(place: &Place) -> Result<(), String> {
+    let places = places();
+    let of_file: Vec<&Place> = places.iter().filter(|known| known.file.ends_with(&place.file)).collect();
+    // Without the source at hand, anything may be right.
+    if places.is_empty() || of_file.iter().any(|known| known.line == place.line) {
+        return Ok(());
+    }
+    let nearest = of_file.iter().min_by_key(|known| known.line.abs_diff(place.line));
+    Err(match nearest {
+        Some(nearest) => format!("no sync at {place}; the nearest is {nearest}"),
+        None => {
+            let mut files: Vec<&str> = places.iter().map(|known| known.file.as_str()).collect();
+            files.dedup();
+            format!("no sync at {place}; there are some in {}", files.join(", "))
+        }
+    })
+}
+
 fn is_call(code: &str, helpers: &[String]) -> bool {
     let calls = CALLS.into_iter().chain(helpers.iter().map(String::as_str));
     !code.contains("fn ") && calls.into_iter().any(|call| code.contains(call))
@@ -125,6 +144,17 @@ mod tests {
             lines(TEXT).filter(|l| !l.hands_on && is_call(l.code, &[])).map(|l| l.number).collect();
         assert_eq!(found, [5, 14], "in a closure, and in a function that hands nothing on");
         assert_eq!(helpers("broker/src/files.rs", TEXT), ["files::replace(", "self.replace("]);
+    }
+
+    #[test]
+    fn a_place_without_a_sync_is_told_from_one_with_it() {
+        let there = places().into_iter().next().expect("the broker syncs");
+        assert_eq!(known(&there), Ok(()));
+        let beside = Place { line: there.line + 1, ..there.clone() };
+        assert_eq!(known(&beside), Err(format!("no sync at {beside}; the nearest is {there}")));
+        let nowhere =
+            known(&Place { file: "broker/src/x.rs".into(), line: 1 }).expect_err("there is no such file");
+        assert!(nowhere.contains(&there.file), "{nowhere}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::complain;
 use sim::sweep::again;
 
 /// Runs the seeds that another process asks for, and answers with hashes.
@@ -24,7 +25,7 @@ impl Again {
         match again::serve(&scenario, stdin().lock(), stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
-                eprintln!("{e}");
+                complain!("{e}");
                 ExitCode::from(4)
             }
         }

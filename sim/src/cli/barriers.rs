@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::find::find;
 use super::number;
-use super::out::say;
+use super::out::{complain, say};
 use sim::barriers::{Barrier, Effort, Subject, barriers};
 use sim::explore::Bounds;
 
@@ -57,7 +57,7 @@ impl Barriers {
             match Subject::new(&file.name, &scenario) {
                 Ok(subject) => subjects.push(subject),
                 Err(e) => {
-                    eprintln!("{}: {e}", file.name);
+                    complain!("{}: {e}", file.name);
                     return ExitCode::from(4);
                 }
             }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::find::find;
 use super::number;
-use super::out::say;
+use super::out::{complain, say};
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
 use sim::place::Place;
 use sim::report::SIM;
@@ -50,6 +50,14 @@ pub struct Explore {
     failures: PathBuf,
 }
 
+/// What many scenarios came to.
+fn sums(explored: usize, broken: &[&str]) -> String {
+    match broken {
+        [] => format!("{explored} explored, none with violations"),
+        some => format!("{explored} explored, {} with violations: {}", some.len(), some.join(", ")),
+    }
+}
+
 fn profile(name: &str) -> Result<Profile, String> {
     match name {
         "strict" => Ok(Profile::Strict),
@@ -63,12 +71,16 @@ fn profile(name: &str) -> Result<Profile, String> {
 impl Explore {
     /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
     pub fn run(&self) -> ExitCode {
+        if let Err(code) = super::syncs(self.without.as_ref()) {
+            return code;
+        }
         let mut worst = 0;
         let files = match find(&self.paths) {
             Ok(files) => files,
             Err(code) => return code,
         };
-        for file in files {
+        let (mut explored, mut broken) = (0, Vec::new());
+        for file in &files {
             let scenario = match super::load(&file.path) {
                 Ok(scenario) => scenario,
                 Err(code) => return code,
@@ -77,7 +89,7 @@ impl Explore {
             let run = match Run::new(&scenario, seed, self.profile) {
                 Ok(run) => run,
                 Err(e) => {
-                    eprintln!("{}: {e}", file.name);
+                    complain!("{}: {e}", file.name);
                     worst = worst.max(4);
                     continue;
                 }
@@ -90,10 +102,15 @@ impl Explore {
             say!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
             if let Some(violation) = &report.first {
                 worst = worst.max(1);
+                broken.push(file.name.as_str());
                 say!("\nFAILED {violation}");
-                self.show(&file, &run, violation);
+                self.show(file, &run, violation);
             }
+            explored += 1;
             say!();
+        }
+        if files.len() > 1 {
+            say!("{}", sums(explored, &broken));
         }
         ExitCode::from(worst)
     }

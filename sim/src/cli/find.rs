@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::out::complain;
 use sim::suite::{self, ScenarioFile};
 
 /// All scenarios under these paths. One that names none is an error, which has been said: to pass over it in silence
@@ -15,9 +16,9 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, ExitCode> {
         if found.is_empty() {
             complete = false;
             match path.metadata() {
-                Err(e) => eprintln!("{}: {e}", path.display()),
-                Ok(found) if found.is_dir() => eprintln!("{}: no scenario (*.kdl) here", path.display()),
-                Ok(_) => eprintln!("{}: not a scenario: its name does not end with .kdl", path.display()),
+                Err(e) => complain!("{}: {e}", path.display()),
+                Ok(found) if found.is_dir() => complain!("{}: no scenario (*.kdl) here", path.display()),
+                Ok(_) => complain!("{}: not a scenario: its name does not end with .kdl", path.display()),
             }
         }
         files.extend(found);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::find::find;
+use super::out::complain;
 
 /// Lists scenarios: name, title, and how many seeds each runs with
 #[derive(Debug, Args)]
@@ -59,7 +60,7 @@ impl List {
             }
         }
         if listed == 0 {
-            eprintln!("no scenario matches");
+            complain!("no scenario matches");
         }
         code
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::complain;
 use sim::sweep::record::Line;
 use sim::sweep::sums::Sums;
 
@@ -27,14 +28,19 @@ impl Merge {
         let mut sums = Sums::default();
         for file in &self.files {
             if let Err(why) = add(file, &mut sums) {
-                eprintln!("{}: {why}", file.display());
+                complain!("{}: {why}", file.display());
                 return ExitCode::from(2);
             }
+        }
+        if sums.runs() == 0 {
+            let files: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
+            complain!("no runs in {}", files.join(", "));
+            return ExitCode::from(4);
         }
         let missing = sums.missing();
         let code = super::sweep::verdict(&sums, self.allow_unreached || missing > 0);
         if missing > 0 {
-            eprintln!("\n{missing} runs that were asked for are in none of the files");
+            complain!("\n{missing} runs that were asked for are in none of the files");
             return ExitCode::from(code.max(4));
         }
         ExitCode::from(code)

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use out::complain;
+use sim::place::Place;
 use sim::scenario::Scenario;
 use sim::suite;
 
@@ -32,9 +34,18 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
 fn load(path: &Path) -> Result<Scenario, ExitCode> {
     suite::load(path).map_err(|e| {
         match e {
-            suite::LoadError::Mistakes(mistakes) => eprint!("{}", mistakes.shown()),
-            other => eprintln!("{other}"),
+            suite::LoadError::Mistakes(mistakes) => complain!("{}", mistakes.shown().trim_end()),
+            other => complain!("{other}"),
         }
+        ExitCode::from(2)
+    })
+}
+
+/// Whether the broker syncs where a person wants it not to; where it does not, that has been said.
+fn syncs(off: Option<&Place>) -> Result<(), ExitCode> {
+    let known = off.map_or(Ok(()), sim::barriers::source::known);
+    known.map_err(|why| {
+        complain!("{why}");
         ExitCode::from(2)
     })
 }

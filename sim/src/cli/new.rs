@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::out::say;
+use super::out::{complain, say};
 use sim::report::SIM;
 
 /// Writes a commented scenario to start from: `sim new recovery/my_first`
@@ -32,7 +32,7 @@ impl New {
                 ExitCode::SUCCESS
             }
             Err(why) => {
-                eprintln!("{why}");
+                complain!("{why}");
                 ExitCode::from(2)
             }
         }

@@ -34,6 +34,9 @@ pub struct Replay {
 impl Replay {
     /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
     pub fn run(&self) -> ExitCode {
+        if let Err(code) = super::syncs(self.without.as_ref()) {
+            return code;
+        }
         let scenario = match super::load(&self.scenario) {
             Ok(scenario) => scenario,
             Err(code) => return code,

@@ -48,6 +48,9 @@ impl Run {
     /// Exit code 0: all held. 1: a promise was broken. 2: a scenario is wrong. 4: the harness failed.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
+        if let Err(code) = super::syncs(self.without.as_ref()) {
+            return code;
+        }
         let files = match find(&self.paths) {
             Ok(files) => files,
             Err(code) => return code,

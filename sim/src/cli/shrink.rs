@@ -9,7 +9,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::number;
-use super::out::say_on;
+use super::out::{complain, say_on};
 use sim::report::SIM;
 use sim::scenario::syntax::print;
 use sim::shrink::shrink;
@@ -47,15 +47,17 @@ impl Shrink {
         let shrunk = match shrunk {
             Ok(shrunk) => shrunk,
             Err(nothing) => {
-                eprintln!("{nothing}");
+                complain!("{nothing}");
                 return ExitCode::from(2);
             }
         };
-        eprintln!("fails with     {:>10}", shrunk.kind);
-        eprintln!("steps          {:>10} before", shrunk.before);
-        eprintln!("steps          {:>10} now", shrunk.after);
-        eprintln!("tries          {:>10}", shrunk.tries);
-        eprintln!("took           {:>10.1} s", began.elapsed().as_secs_f64());
+        for failure in shrunk.outcome.failures.iter().take(1) {
+            complain!("{failure}\n");
+        }
+        complain!("steps          {:>10} before", shrunk.before);
+        complain!("steps          {:>10} now", shrunk.after);
+        complain!("tries          {:>10}", shrunk.tries);
+        complain!("took           {:>10.1} s", began.elapsed().as_secs_f64());
         let text = print(&shrunk.scenario);
         let Some(output) = &self.output else {
             say_on!("{text}");
@@ -63,11 +65,11 @@ impl Shrink {
         };
         match std::fs::write(output, text) {
             Ok(()) => {
-                eprintln!("\n  see it: {SIM} replay {}", output.display());
+                complain!("\n  see it: {SIM} replay {}", output.display());
                 ExitCode::SUCCESS
             }
             Err(e) => {
-                eprintln!("{}: {e}", output.display());
+                complain!("{}: {e}", output.display());
                 ExitCode::from(4)
             }
         }

@@ -13,7 +13,7 @@ use clap::Args;
 
 use super::find::find;
 use super::number;
-use super::out::{say, say_on};
+use super::out::{complain, say, say_on};
 use sim::report::{self, SIM};
 use sim::scenario::syntax::print;
 use sim::sometimes::State;
@@ -79,7 +79,7 @@ impl Sweep {
         match self.go(&plan) {
             Ok(code) => ExitCode::from(code),
             Err(e) => {
-                eprintln!("{e}");
+                complain!("{e}");
                 ExitCode::from(4)
             }
         }
@@ -90,7 +90,7 @@ impl Sweep {
         for file in find(&self.scenarios)? {
             let scenario = super::load(&file.path)?;
             if let Some(stranger) = scenario.sometimes.iter().find(|name| State::named(name).is_none()) {
-                eprintln!("{}: no sweep knows a state {stranger:?}", file.path.display());
+                complain!("{}: no sweep knows a state {stranger:?}", file.path.display());
                 return Err(ExitCode::from(2));
             }
             generators.push(Generator { path: file.path, name: file.name, scenario });
@@ -147,7 +147,7 @@ impl Sweep {
         let code = verdict(&sums, self.allow_unreached || partial);
         Ok(match end {
             End::Harness(why) => {
-                eprintln!("\n{why}");
+                complain!("\n{why}");
                 4
             }
             End::Budget => {

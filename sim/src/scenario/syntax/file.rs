@@ -9,7 +9,7 @@ use super::mistakes::{Mistake, Mistakes};
 use super::random::Where;
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{hints, random, steps, worlds};
+use super::{hints, limits, random, steps, worlds};
 use crate::scenario::{BrokerSettings, ClockSettings, DiskSettings, NetSettings, Scenario, Seeds, Step};
 
 /// `7`, or `"0..64"`.
@@ -34,9 +34,30 @@ const SEEDS: Plain<Seeds> = Plain(
 
 /// Reads a scenario from the text of a file, or says all that is wrong with it.
 pub fn parse(name: &str, text: &str) -> Result<Scenario, Mistakes> {
+    read_text(name, text, limits::check)
+}
+
+/// As [`parse`], whatever a run of the scenario would take.
+#[cfg(test)]
+pub(super) fn parse_unlimited(name: &str, text: &str) -> Result<Scenario, Mistakes> {
+    read_text(name, text, |_, _, _| Vec::new())
+}
+
+fn read_text(
+    name: &str,
+    text: &str,
+    check: impl Fn(&Scenario, &[KdlNode], &str) -> Vec<Mistake>,
+) -> Result<Scenario, Mistakes> {
     let mut mistakes = Vec::new();
     let scenario = match text.parse::<KdlDocument>() {
-        Ok(document) => read(&document, text, &mut mistakes),
+        Ok(document) => {
+            let scenario = read(&document, text, &mut mistakes);
+            // Steps that cannot be read are left out, and the rest is no whole.
+            if mistakes.is_empty() {
+                mistakes.extend(check(&scenario, document.nodes(), text));
+            }
+            scenario
+        }
         Err(error) => {
             let (broken, rest) = hints::of_syntax(text, &error);
             // The lines that can be read are looked at all the same, to show all mistakes at once.

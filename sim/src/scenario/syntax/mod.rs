@@ -8,6 +8,7 @@ mod fields;
 mod file;
 mod hints;
 mod kinds;
+mod limits;
 mod mistakes;
 mod random;
 mod reader;

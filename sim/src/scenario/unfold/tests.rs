@@ -60,7 +60,8 @@ fn every_crash_is_followed_by_a_start_and_files_change_only_while_the_broker_is_
 
 #[test]
 fn values_in_turn_are_all_combinations() {
-    let text = "scenario \"x\"\ntopic t\neach corrupt \"t/0/@last.log\" at=\"0..3\" xor=\"1 | 2\"\n";
+    let text =
+        "scenario \"x\" seeds=\"0..6\"\ntopic t\neach corrupt \"t/0/@last.log\" at=\"0..3\" xor=\"1 | 2\"\n";
     let scenario = parse("x", text).expect("it is right");
     let mut seen: Vec<String> =
         (0..6).map(|seed| format!("{:?}", unfold(&scenario, seed).steps[1])).collect();
