@@ -80,9 +80,9 @@ fn a_failure_is_replayed_and_shrunk_with_the_commands_that_it_prints() {
     let shrink = pasted(&text, "shrink");
     let (code, text) = place.sim(&shrink.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(code, 0, "{text}");
-    let small = place.read("small.kdl");
+    let small = place.read("target/small.kdl");
     assert!(small.contains("expect-offset=9") && !small.contains("crash"), "{small}");
-    assert_eq!(place.sim(&["replay", "small.kdl"]).0, 1);
+    assert_eq!(place.sim(&["replay", "target/small.kdl"]).0, 1);
 }
 
 #[test]
