@@ -324,6 +324,9 @@ fn complaints_say_what_where_and_what_to_do() {
     assert!(why.contains("has no partition 2"), "{why}");
     let usage = server.run(&["consume", "t", "--from", "yesterday"]);
     assert_eq!(usage.status.code(), Some(2));
+    let usage = server.run(&["consume", "t", "--partition", "one"]);
+    let why = String::from_utf8(usage.stderr).unwrap();
+    assert!(why.contains("expected a whole number, 0 or more"), "{why}");
     let why = complaint(&server.run_with(&["produce", "t", "--batch", "1"], &vec![b'x'; 2 << 20]));
     assert!(why.contains("line 1 was refused"), "{why}");
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::output::Output;
-use super::{Server, Stop, acknowledged, offsets};
+use super::{Server, Stop, acknowledged, offsets, quantity};
 
 /// How long to wait before looking again at several partitions that had nothing new.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub struct Args {
     /// The topic
     topic: String,
     /// Read one partition
-    #[arg(long)]
+    #[arg(long, value_parser = quantity::number::<u32>)]
     partition: Option<u32>,
     /// Read all partitions, merged by time (the default without --partition)
     #[arg(long, conflicts_with = "partition")]
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "WHERE", default_value = "earliest", value_parser = from)]
     from: From,
     /// Stop after this many records
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::number::<u64>)]
     count: Option<u64>,
     /// At the end, wait for more
     #[arg(long)]

@@ -17,7 +17,7 @@ pub struct Args {
     /// The topic
     topic: String,
     /// Only this partition
-    #[arg(long)]
+    #[arg(long, value_parser = quantity::number::<u32>)]
     partition: Option<u32>,
     /// earliest, latest, or @TIME (milliseconds since 1970, or a date and time in UTC)
     #[arg(long, value_name = "WHERE", value_parser = at)]

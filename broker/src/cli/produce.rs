@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", conflicts_with = "value")]
     key_separator: Option<String>,
     /// Append to this partition, whatever the key
-    #[arg(long)]
+    #[arg(long, value_parser = quantity::number::<u32>)]
     pub partition: Option<u32>,
     /// At most this many lines in a request
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
     /// Skip this many lines, to continue after a failure
-    #[arg(long, value_name = "LINES", default_value_t = 0, conflicts_with = "value")]
+    #[arg(long, value_name = "LINES", default_value_t = 0, conflicts_with = "value", value_parser = quantity::number::<u64>)]
     skip: u64,
     /// How long to try to reconnect after losing the connection
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]

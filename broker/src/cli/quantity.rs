@@ -90,6 +90,12 @@ fn multiple(digits: &str, factor: u64) -> Option<u64> {
     u64::try_from(whole + fraction).ok()
 }
 
+/// A whole number, 0 or more.
+pub fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().and_then(|number: u64| T::try_from(number).ok());
+    number.ok_or_else(|| "expected a whole number, 0 or more".to_owned())
+}
+
 /// How many of what, for people: `1 line`, `2 lines`.
 pub fn count(n: impl Display + PartialEq + From<u8>, what: &str) -> String {
     let s = if n == 1.into() { "" } else { "s" };

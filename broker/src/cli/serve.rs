@@ -73,7 +73,7 @@ struct LogArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = quantity::size)]
     max_unsynced_bytes: u64,
     /// Add an index entry every N records
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = quantity::number::<u64>)]
     index_interval: u64,
     /// The largest record, key and value together
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size_u32)]
@@ -88,7 +88,7 @@ struct LogArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
     retention_check: Duration,
     /// Partitions to recover at the same time [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = quantity::number::<usize>)]
     recovery_threads: Option<usize>,
 }
 
@@ -96,13 +96,13 @@ struct LogArgs {
 #[command(next_help_heading = "Limits for clients")]
 struct LimitArgs {
     /// Concurrent connections
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections, value_parser = quantity::number::<usize>)]
     max_connections: usize,
     /// The longest message accepted from a client
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = quantity::memory)]
     max_frame_bytes: usize,
     /// Records in one request
-    #[arg(long, value_name = "N", default_value_t = Limits::default().request_records)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().request_records, value_parser = quantity::number::<usize>)]
     max_request_records: usize,
     /// Bytes of requests and answers in flight on a connection; above it, reading from it pauses
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::memory)]

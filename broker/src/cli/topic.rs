@@ -20,7 +20,7 @@ Examples:
         /// 1 to 249 characters of A-Z a-z 0-9 . _ -
         name: String,
         /// How many partitions. It cannot be changed later: a key's records must stay in one partition
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = quantity::number::<u32>)]
         partitions: u32,
         /// Delete a partition's oldest segments above this size [default: the server's setting]
         #[arg(long, value_name = "SIZE", value_parser = quantity::size)]

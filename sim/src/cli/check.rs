@@ -30,7 +30,7 @@ impl Check {
                 Err(_) => bad += 1,
             }
         }
-        say!("{good} can be read, {bad} cannot");
+        say!("{good} without mistakes, {bad} with mistakes");
         ExitCode::from(if bad == 0 { 0 } else { 2 })
     }
 }

@@ -90,7 +90,7 @@ impl Sweep {
         for file in find(&self.scenarios)? {
             let scenario = super::load(&file.path)?;
             if let Some(stranger) = scenario.sometimes.iter().find(|name| State::named(name).is_none()) {
-                complain!("{}: no sweep knows a state {stranger:?}", file.path.display());
+                complain!("{}: `sometimes` names an unknown state {stranger:?}", file.path.display());
                 return Err(ExitCode::from(2));
             }
             generators.push(Generator { path: file.path, name: file.name, scenario });

@@ -26,10 +26,10 @@ pub struct Args {
     #[arg(long, default_value = "bench")]
     topic: String,
     /// The partition
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = quantity::number::<u32>)]
     partition: u32,
     /// Records to fill the server started with --durability with
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = quantity::number::<u64>)]
     records: u64,
     /// Bytes of each of these records' values
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = quantity::memory)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size_u32)]
     max_bytes: u32,
     /// Read everything this many times, and report each time
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = quantity::number::<u32>)]
     runs: u32,
     /// Print one line of JSON per run
     #[arg(long)]

@@ -30,10 +30,10 @@ pub struct Args {
     #[arg(long, default_value = "bench")]
     topic: String,
     /// Partitions of the topic, if it is created
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = quantity::number::<u32>)]
     partitions: u32,
     /// Records to append
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = quantity::number::<u64>)]
     records: u64,
     /// Bytes of each record's value
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = quantity::memory)]
