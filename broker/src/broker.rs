@@ -89,6 +89,11 @@ impl<D: Disk> Broker<D> {
         &self.0.settings
     }
 
+    /// Topics that the start could not look into, with the reason.
+    pub fn unserved(&self) -> &BTreeMap<String, String> {
+        &self.0.unserved
+    }
+
     /// What the log has done since it was opened.
     pub fn stats(&self) -> &Stats {
         &self.0.stats

@@ -159,7 +159,7 @@ impl<D: Disk> Opening<'_, D> {
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
             .map(|(topic, number, made)| Task { topic, number, made })
             .collect();
-        let opened = self.recover_all(&tasks, &last, read_only.is_some(), progress);
+        let opened = self.recover_all(&tasks, &last, read_only.as_deref(), progress);
         let mut opened = opened.into_iter();
         let mut topics = BTreeMap::new();
         for (name, Made { settings, .. }) in &listed {
@@ -268,7 +268,7 @@ impl<D: Disk> Opening<'_, D> {
         &self,
         tasks: &[Task<'_>],
         last: &LastRun,
-        read_only: bool,
+        read_only: Option<&str>,
         progress: Progress<'_>,
     ) -> Vec<Served<D>> {
         let slots: Vec<Mutex<Option<Served<D>>>> = tasks.iter().map(|_| Mutex::default()).collect();
@@ -294,7 +294,7 @@ impl<D: Disk> Opening<'_, D> {
         topic: &str,
         number: u32,
         made: &Made,
-        last: Option<(&LastRun, bool)>,
+        last: Option<(&LastRun, Option<&str>)>,
     ) -> Served<D> {
         let config = Config {
             name: format!("{topic}/{number}"),
@@ -322,7 +322,7 @@ impl<D: Disk> Opening<'_, D> {
             durability: config.durability,
             evidence: &evidence,
             stopped_at,
-            read_only: last.is_some_and(|(_, read_only)| read_only),
+            read_only: last.and_then(|(_, read_only)| read_only),
         };
         let opened = recovery::recover(&self.world.disk, told);
         let mut recovered = opened.unwrap_or_else(|e| Recovered::unopened(&e));

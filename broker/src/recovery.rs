@@ -81,8 +81,8 @@ pub struct Instructions<'a> {
     pub evidence: &'a Evidence,
     /// Its last segment at the last clean stop: all of it was synced.
     pub stopped_at: Option<Sealed>,
-    /// Whether nothing may be changed: the file system cannot be written.
-    pub read_only: bool,
+    /// Why nothing may be changed, where that is so: the data directory cannot be written.
+    pub read_only: Option<&'a str>,
 }
 
 /// Opens a partition. An error means that nothing of it can be served.
@@ -156,8 +156,8 @@ impl<D: Disk> Recovery<'_, D> {
     fn run(mut self, found: Found) -> io::Result<Recovered<D::File>> {
         let logs: Vec<Offset> =
             found.segments.iter().filter(|(_, has)| has[0]).map(|(base, _)| *base).collect();
-        if self.told.read_only {
-            self.fence("the file system is read-only".into());
+        if let Some(why) = self.told.read_only {
+            self.fence(format!("the data directory takes no writes: {why}"));
         }
         if logs.is_empty() && !found.segments.is_empty() {
             self.fence("its log files are gone and only indexes are left".into());
@@ -197,7 +197,7 @@ impl<D: Disk> Recovery<'_, D> {
                 synced = self.is_durable;
             } else {
                 // Sealed as it is, and like every sealed segment durable before another follows.
-                synced = self.told.read_only || self.sync_sealed(last.sealed.base);
+                synced = self.told.read_only.is_some() || self.sync_sealed(last.sealed.base);
             }
             if active.is_none() {
                 sealed.push(last.sealed);
@@ -230,7 +230,7 @@ impl<D: Disk> Recovery<'_, D> {
     /// After a failed sync the page cache can hold what the disk does not, marked as written. Copying the log writes
     /// it again; only then may it be believed.
     fn redo_unsynced(&mut self, found: &Found) -> io::Result<()> {
-        if self.told.read_only {
+        if self.told.read_only.is_some() {
             return Ok(());
         }
         for &base in &found.unsynced {
@@ -249,7 +249,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Removes what belongs to no segment any more.
     fn tidy(&mut self, found: &Found, logs: &[Offset]) {
-        if self.told.read_only || self.report.fenced.is_some() {
+        if self.told.read_only.is_some() || self.report.fenced.is_some() {
             return;
         }
         let mut gone = found.leftovers.clone();

@@ -463,12 +463,11 @@ fn a_follower_gets_what_comes() {
     }
 }
 
-#[test]
-fn metrics_and_health_are_served() {
-    let dir = tempfile::tempdir().unwrap();
+/// A server with a page for metrics, and what it answers to the beginning of a request.
+fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> String) {
     let mut child = broker()
         .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
-        .arg(dir.path().join("data"))
+        .arg(data)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -481,17 +480,36 @@ fn metrics_and_health_are_served() {
             break rest.split('/').next().unwrap().to_owned();
         }
     };
-    let get = |path: &str| {
+    let get = move |path: &str| {
         let mut stream = std::net::TcpStream::connect(&addr).unwrap();
         write!(stream, "{path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
+    (child, get)
+}
+
+#[test]
+fn metrics_and_health_are_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut child, get) = with_pages(&data);
     assert!(get("GET /health").starts_with("HTTP/1.1 200 OK\r\n"));
     assert!(get("GET /metrics").contains("\nbroker_recovery_partitions 0\n"));
     assert!(get("GET /other").starts_with("HTTP/1.1 404 "));
     assert!(get("POST /metrics").starts_with("HTTP/1.1 400 "));
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "t"]);
+    server.stop();
+    std::fs::remove_dir_all(data.join("t/0")).unwrap();
+    let (mut child, get) = with_pages(&data);
+    let health = get("GET /health");
+    assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("t/0 serves nothing: "), "{health}");
+    assert!(get("GET /metrics").contains("\nbroker_recovery_unopened 1\n"));
     child.kill().unwrap();
     child.wait().unwrap();
 }

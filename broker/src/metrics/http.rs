@@ -74,19 +74,23 @@ fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'stati
     }
 }
 
-/// Healthy is a broker all of whose partitions take writes.
+/// Healthy is a broker that can look into all its topics, and all of whose partitions take writes.
 fn health<D: Disk>(broker: &Broker<D>) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
-    let mut fenced = String::new();
+    let mut troubles = String::new();
+    for (topic, why) in broker.unserved() {
+        troubles.push_str(&format!("{topic} serves nothing: {why}\n"));
+    }
     for topic in broker.topics() {
         for partition in (0..topic.partition_count()).filter_map(|number| topic.partition(number).ok()) {
             if let Some(reason) = partition.fenced() {
-                fenced.push_str(&format!("{} takes no writes: {reason}\n", partition.name()));
+                let what = if partition.range().is_ok() { "takes no writes" } else { "serves nothing" };
+                troubles.push_str(&format!("{} {what}: {reason}\n", partition.name()));
             }
         }
     }
-    match fenced.is_empty() {
+    match troubles.is_empty() {
         true => ("200 OK", TEXT, "ok\n".into()),
-        false => ("503 Service Unavailable", TEXT, fenced),
+        false => ("503 Service Unavailable", TEXT, troubles),
     }
 }

@@ -162,7 +162,9 @@ impl<D: Disk> Recovery<'_, D> {
                 sealed.latest = None;
                 whole = false;
             }
-            (Tail::Torn, None) if whole && !self.told.read_only && !self.is_below_the_stop(&scan) => {
+            (Tail::Torn, None)
+                if whole && !self.told.read_only.is_some() && !self.is_below_the_stop(&scan) =>
+            {
                 self.cut(base, scan.end_at, len);
             }
             _ => {}
@@ -222,7 +224,7 @@ impl<D: Disk> Recovery<'_, D> {
         hole: Hole,
         found: &Found,
     ) -> Option<Scan> {
-        if !self.told.read_only {
+        if !self.told.read_only.is_some() {
             match self.set_aside_from(log, base, len, hole.position, found) {
                 Ok((aside, bytes)) => {
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
@@ -284,7 +286,7 @@ impl<D: Disk> Recovery<'_, D> {
     fn remember_damage(&mut self, base: Offset, damaged: bool, found: &Found) -> bool {
         let mark = files::damaged_path(self.told.dir, base);
         match (damaged, found.damaged.contains(&base)) {
-            _ if self.told.read_only => true,
+            _ if self.told.read_only.is_some() => true,
             (true, false) => match self.disk.open(&mark, Open::Create) {
                 Ok(_) => true,
                 Err(e) => {
@@ -335,7 +337,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Replaces the indexes that are not what appending would have written.
     fn restore_indexes(&mut self, base: Offset, scan: &Scan) -> io::Result<()> {
-        if self.told.read_only {
+        if self.told.read_only.is_some() {
             return Ok(());
         }
         for (kind, entries) in [(Kind::Index, &scan.index), (Kind::TimeIndex, &scan.time_index)] {
