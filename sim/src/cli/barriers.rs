@@ -1,10 +1,12 @@
 //! `sim barriers`: which of the broker's syncs carry load.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use indicatif::ProgressBar;
 
 use super::find::find;
 use super::number;
@@ -32,7 +34,7 @@ pub struct Barriers {
     #[arg(long)]
     only_explore: bool,
     /// Threads; 0: one per core.
-    #[arg(long, default_value_t = 0, value_parser = number::<usize>)]
+    #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = number::<usize>)]
     threads: usize,
 }
 
@@ -68,8 +70,17 @@ impl Barriers {
         let bounds =
             Bounds { images: self.limit, inner, threads: 1, nested_cuts: false, ..Bounds::default() };
         let effort = Effort { bounds, all: self.all, threads };
+        let bar =
+            if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let table = barriers(&subjects, effort, &|barrier| {
+            bar.set_message(format!("{} of them done, last {}", bar.position() + 1, barrier.place));
+            bar.inc(1);
+        });
+        bar.finish_and_clear();
         say!("{:<40} {:>7} {:>7}  first noticed by", "barrier", "reached", "noticed");
-        let table = barriers(&subjects, effort, &|barrier| say!("{}", line(barrier, self.all)));
+        for barrier in &table.barriers {
+            say!("{}", line(barrier, self.all));
+        }
         for (name, what) in &table.broken {
             say!("{name}: fails with every sync in place ({what}): left out");
         }
@@ -77,7 +88,12 @@ impl Barriers {
             say!("{:<40} no scenario reaches it", place.to_string());
         }
         let (all, took) = (table.barriers.len() + table.unreached.len(), began.elapsed());
-        say!("\n{all} barriers, all noticed: {} ({} scenarios, {took:.1?})", table.holds(), subjects.len());
+        let unnoticed = table.barriers.iter().filter(|barrier| barrier.noticed.is_empty()).count();
+        let how = match unnoticed + table.unreached.len() {
+            0 => "all noticed".to_owned(),
+            some => format!("{some} noticed by nobody"),
+        };
+        say!("\n{all} barriers, {how} ({} scenarios, {:.1} s)", subjects.len(), took.as_secs_f64());
         ExitCode::from(u8::from(!table.holds()))
     }
 }

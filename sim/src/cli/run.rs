@@ -58,13 +58,19 @@ impl Run {
         let began = Instant::now();
         let bar = progress(files.len() as u64);
         let mut sums = Sums::default();
+        let mut after_block = false;
         for file in &files {
             bar.set_message(file.name.clone());
             let line = self.one(file, &mut sums);
-            bar.suspend(|| say!("{line}"));
+            // What has several lines stands between empty ones.
+            after_block = line.contains('\n');
+            bar.suspend(|| say!("{}{}", line.trim_end(), if after_block { "\n" } else { "" }));
             bar.inc(1);
         }
         bar.finish_and_clear();
+        if !after_block {
+            say!();
+        }
         sums.print(began.elapsed());
         ExitCode::from(sums.worst)
     }
@@ -137,7 +143,6 @@ impl Sums {
     }
 
     fn print(&self, took: Duration) {
-        say!();
         say!("scenarios        {:>10}", self.scenarios);
         say!("runs             {:>10}", self.runs);
         say!("failed           {:>10}", self.failed);

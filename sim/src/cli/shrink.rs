@@ -23,7 +23,7 @@ pub struct Shrink {
     #[arg(long, value_parser = number::<u64>)]
     seed: Option<u64>,
     /// Where to write the result [default: standard output].
-    #[arg(long, short)]
+    #[arg(long = "out", short, visible_alias = "output", value_name = "FILE")]
     output: Option<PathBuf>,
 }
 

@@ -34,7 +34,7 @@ pub struct Sweep {
     #[arg(long, default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
     /// Runs at the same time [default: one per core].
-    #[arg(long, short, value_parser = number::<usize>)]
+    #[arg(long, short, visible_alias = "threads", value_parser = number::<usize>)]
     jobs: Option<usize>,
     /// Start no run after this time: 90s, 10m, 2h.
     #[arg(long, value_parser = duration)]

@@ -154,12 +154,15 @@ impl fmt::Display for Report {
             self.compared
         )?;
         let threads = self.threads;
-        writeln!(f, "per s and thread {:>10.0}  ({threads} threads, {:.2?})", self.rate(), self.took)?;
+        let took = self.took.as_secs_f64();
+        let on = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        writeln!(f, "states/s         {:>10.0}  per thread ({on}, {took:.2} s)", self.rate())?;
         match self.sampled {
             0 => writeln!(f, "exhaustive: every legal image of every crash point")?,
             n => writeln!(
                 f,
-                "sampled: {n} places, those inside of writes and recoveries counted, have more images than --limit: of these, the extremes and draws"
+                "sampled: {n} places have more images than --limit (those inside of writes and recoveries\n\
+                 counted too): of these, the extremes and some that were drawn"
             )?,
         }
         write!(f, "violations       {:>10}", self.violations)

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::{Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Placed, Request, Trace};
+use super::{
+    Again, Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Mode, Moment, Placed, Request, Trace,
+};
+use crate::scenario::syntax::code_name;
 
 /// The entries before a failure, and its own: at most `count`, without the oracle's own questions, of which only that it has
 /// looked is said, and without what the disk did that came out well.
@@ -49,7 +52,7 @@ fn is_told(event: &Event) -> bool {
 /// One entry.
 pub fn line(entry: &Entry) -> String {
     let (lane, text) = words(&entry.event);
-    format!("{:>8} ms  {lane:<8} {text}", entry.at)
+    format!("{:>8} ms  {lane:<8} {text}", entry.at).trim_end().to_owned()
 }
 
 fn words(event: &Event) -> (&str, String) {
@@ -71,12 +74,15 @@ fn words(event: &Event) -> (&str, String) {
             ("broker", format!("{how} {during}"))
         }
         Event::Surgery { path, text } => ("disk", format!("{text} ({path})")),
-        Event::Image { moment, image } => ("disk", format!("{} files, {moment:?}", image.0.len())),
-        Event::Starting(starting) => ("broker", format!("starts, {:?}", starting.durability)),
+        Event::Image { moment, image } => {
+            ("disk", format!("{}, {}", count(image.0.len() as u64, "file"), moment_in_words(*moment)))
+        }
+        Event::Starting(starting) => {
+            ("broker", format!("starts, durability {}", durability(starting.durability)))
+        }
         Event::Started { clean, partitions, notes } => {
             let each = partitions.iter().map(|p| {
-                let damage =
-                    if p.damage.is_empty() { String::new() } else { format!(", damage {:?}", p.damage) };
+                let damage: String = p.damage.iter().map(stretch).collect();
                 format!("{}/{}: {}..{}, {} cut{damage}", p.topic, p.partition, p.start, p.end, p.cut)
             });
             let each = each.collect::<Vec<_>>().join("; ");
@@ -84,7 +90,7 @@ fn words(event: &Event) -> (&str, String) {
             ("broker", format!("serves {how}: {each} {}", notes.join("; ")))
         }
         Event::NotStarted { error } => ("broker", format!("does not start: {error}")),
-        Event::Again { how, .. } => ("oracle", format!("recovered a copy of the disk: {how:?}")),
+        Event::Again { how, .. } => ("oracle", format!("recovered a copy of the disk {}", again(*how))),
         Event::World { text } => ("world", text.to_string()),
         Event::LookBegins => ("oracle", "looks".into()),
         Event::LookEnds { complete } => {
@@ -105,7 +111,9 @@ fn words(event: &Event) -> (&str, String) {
 
 fn asked(request: &Request) -> String {
     match request {
-        Request::CreateTopic { topic, partitions, .. } => format!("create {topic}, {partitions} partitions"),
+        Request::CreateTopic { topic, partitions, .. } => {
+            format!("create {topic}, {}", count((*partitions).into(), "partition"))
+        }
         Request::DeleteTopic { topic } => format!("delete {topic}"),
         Request::Produce { topic, partition, records } => {
             let to = partition.map_or(String::new(), |p| format!("/{p}"));
@@ -125,7 +133,7 @@ fn asked(request: &Request) -> String {
         },
         Request::ListTopics => "list topics".into(),
         Request::ListPartitions { topic } => format!("list partitions of {topic}"),
-        Request::Raw { bytes } => format!("{} raw bytes", bytes.len()),
+        Request::Raw { bytes } => count(bytes.len() as u64, "raw byte"),
     }
 }
 
@@ -135,7 +143,7 @@ fn answered(answer: &Answer) -> String {
         Answer::Produced(placed) => {
             let one = |placed: &Placed| match placed {
                 Placed::At(partition, offset) => format!("{partition}/{offset}"),
-                Placed::Refused(code) => format!("refused {code:?}"),
+                Placed::Refused(code) => format!("refused {}", code_name(*code)),
                 Placed::Unknown => "unknown".into(),
             };
             placed.iter().take(8).map(one).collect::<Vec<_>>().join(" ")
@@ -150,19 +158,22 @@ fn answered(answer: &Answer) -> String {
         Answer::Offset(found) => {
             found.map_or("none".into(), |(offset, time)| format!("{offset} (time {time})"))
         }
-        Answer::Topics(topics) => format!("{} topics", topics.len()),
-        Answer::Partitions(partitions) => format!("{partitions:?}"),
-        Answer::Raw { bytes, closed } => {
-            format!("{} bytes{}", bytes.len(), if *closed { ", closed" } else { "" })
+        Answer::Topics(topics) => count(topics.len() as u64, "topic"),
+        Answer::Partitions(partitions) => {
+            let each = partitions.iter().map(|(number, start, end)| format!("{number}: {start}..{end}"));
+            each.collect::<Vec<_>>().join(", ")
         }
-        Answer::Refused { code, message, .. } => format!("REFUSED {code:?}: {message}"),
+        Answer::Raw { bytes, closed } => {
+            format!("{}{}", count(bytes.len() as u64, "byte"), if *closed { ", closed" } else { "" })
+        }
+        Answer::Refused { code, message, .. } => format!("REFUSED {}: {message}", code_name(*code)),
         Answer::Lost { why, .. } => format!("UNKNOWN: {why}"),
     }
 }
 
 fn disk(op: &DiskOp) -> String {
     let place = match op.op {
-        "read" | "write" => format!(" {} bytes at {}", op.len, op.position),
+        "read" | "write" => format!(" {} at {}", count(op.len, "byte"), op.position),
         "set-len" => format!(" to {}", op.len),
         _ => String::new(),
     };
@@ -173,11 +184,75 @@ fn disk(op: &DiskOp) -> String {
         Err(error) => format!(" = {error}"),
     };
     let fault = op.fault.as_ref().map_or(String::new(), |fault| format!("  <- {fault}"));
-    format!("{} {}{to}{place}{result}{fault}", op.op, op.path)
+    // The data directory itself has no path below it.
+    let path = if op.path.is_empty() { "." } else { &op.path };
+    format!("{} {path}{to}{place}{result}{fault}", op.op)
+}
+
+/// `1 file`, `2 files`.
+fn count(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+fn durability(mode: Mode) -> String {
+    match mode {
+        Mode::Os => "os".to_owned(),
+        Mode::Interval(millis) => format!("interval={millis}ms"),
+        Mode::Always => "always".to_owned(),
+    }
+}
+
+fn moment_in_words(moment: Moment) -> &'static str {
+    match moment {
+        Moment::Down => "as the broker went down",
+        Moment::Untouched => "before they are changed",
+        Moment::Touched => "changed",
+        Moment::Recovered => "recovered",
+        Moment::Check => "at a look",
+    }
+}
+
+fn again(how: Again) -> String {
+    match how {
+        Again::Twice => "twice".to_owned(),
+        Again::Killed { operation } => format!("after a recovery that was killed at operation {operation}"),
+    }
+}
+
+/// A damaged stretch.
+fn stretch((file, at, bytes, first, next): &(String, u64, u64, u64, u64)) -> String {
+    format!(", {} damaged at {at} of {file} (offsets {first}..{next})", count(*bytes, "byte"))
 }
 
 fn short(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let cut: String = text.chars().take(16).collect();
     if cut.len() < text.len() { format!("{cut:?}…") } else { format!("{cut:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{outcome, scenario};
+
+    /// Names are those of the language and of the protocol, not of this program; no line ends in spaces.
+    #[test]
+    fn the_timeline_speaks_the_words_of_scenarios() {
+        let text = "scenario \"t\"\nbroker durability=\"interval=20ms\"\ntopic orders\ncrash\nstart\n\
+                    disk free=0\nproduce orders size=9000 expect=STORAGE_FULL\nlist-partitions orders\n";
+        let outcome = outcome::run(&scenario::parse("t.kdl", text).expect("it can be read"), 0);
+        assert!(outcome.holds(), "{:?}", outcome.failures);
+        let shown = super::all(&outcome.trace);
+        for words in [
+            "durability interval=20ms",
+            "REFUSED STORAGE_FULL",
+            "create orders, 1 partition\n",
+            "sync-dir .\n",
+        ] {
+            assert!(shown.contains(words), "{words:?} is missing:\n{shown}");
+        }
+        for leaked in ["StorageFull", "Interval(", "Killed {", "[("] {
+            assert!(!shown.contains(leaked), "{leaked:?} is shown:\n{shown}");
+        }
+        assert!(shown.lines().all(|line| line.trim_end() == line), "{shown}");
+    }
 }

@@ -71,7 +71,10 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
 /// Where a crash struck, for a snapshot: `byte 15 of 35`, `before sync`; empty between operations.
 pub fn place_of(death: &Death) -> String {
     let Some(struck) = &death.inside else { return String::new() };
-    let file = relative(&struck.path);
+    let file = match relative(&struck.path) {
+        "" => ".",
+        file => file,
+    };
     match struck.progress {
         faults::Progress::Before => format!("before {} {file}", struck.op),
         faults::Progress::Bytes(done, of) if struck.op == Op::Write => format!("at byte {done} of {of}"),
