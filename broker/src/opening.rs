@@ -150,7 +150,7 @@ impl<D: Disk> Opening<'_, D> {
         let disk = &self.world.disk;
         let last = LastRun::read(disk, self.data)?;
         let mut report = Report { clean: last.clean.is_some(), ..Report::default() };
-        let revoked = if last.clean_file { session::revoke_clean(disk, self.data) } else { Ok(()) };
+        let revoked = if last.clean_file { session::revoke_clean(disk, self.data, &last) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let listed = self.list(&mut report, read_only.is_some())?;

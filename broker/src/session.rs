@@ -2,8 +2,8 @@
 //!
 //! `running` is written, durably, when a run begins to serve: which start of the machine it ran under, and with which
 //! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that
-//! a clean restart need not read the logs. It is durably renamed to `was-clean` before
-//! anything else changes.
+//! a clean restart need not read the logs. Before anything else changes it is durably taken
+//! back, and lives on as `was-clean`.
 //!
 //! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`.
 //!
@@ -123,12 +123,23 @@ impl LastRun {
 }
 
 /// Durably takes the clean stop back, before anything changes. It is kept under another name: what it says was synced
-/// stays synced.
-pub fn revoke_clean<D: Disk>(disk: &D, data: &Path) -> io::Result<()> {
-    match disk.rename(&data.join(CLEAN), &data.join(WAS_CLEAN)) {
-        // Without room for a name, to forget it is possible still.
-        Err(e) if disk::is_full(&e) => disk.remove_file(&data.join(CLEAN))?,
-        renamed => renamed?,
+/// stays synced, and there is no moment at which nothing says so. To rename it is not enough, since a power loss may leave
+/// neither of the two names.
+pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<()> {
+    let (clean, was_clean) = (data.join(CLEAN), data.join(WAS_CLEAN));
+    let kept = match &last.clean {
+        Some(stop) if last.clean != last.was_clean => {
+            files::replace(disk, &was_clean, print_clean(stop).as_bytes())
+        }
+        _ => Ok(()),
+    };
+    match kept {
+        // A name needs less room than a file; and without room for a name, to forget the stop is possible still.
+        Err(e) if disk::is_full(&e) => match disk.rename(&clean, &was_clean) {
+            Err(e) if disk::is_full(&e) => disk.remove_file(&clean)?,
+            renamed => renamed?,
+        },
+        kept => kept.and_then(|()| disk.remove_file(&clean))?,
     }
     disk::sync_dir(disk, data)
 }

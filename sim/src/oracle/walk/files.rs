@@ -17,7 +17,7 @@ impl Walk {
         self.struck += u64::from(op.fault.is_some());
         self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
         self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
-        self.taken_back |= op.op == "rename" && &*op.path == "clean";
+        self.taken_back |= matches!(op.op, "rename" | "remove") && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
         let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
         let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
