@@ -163,7 +163,7 @@ impl<D: Disk> Recovery<'_, D> {
                 whole = false;
             }
             (Tail::Torn, None)
-                if whole && !self.told.read_only.is_some() && !self.is_below_the_stop(&scan) =>
+                if whole && self.told.read_only.is_none() && !self.is_below_the_stop(&scan) =>
             {
                 self.cut(base, scan.end_at, len);
             }
@@ -224,7 +224,7 @@ impl<D: Disk> Recovery<'_, D> {
         hole: Hole,
         found: &Found,
     ) -> Option<Scan> {
-        if !self.told.read_only.is_some() {
+        if self.told.read_only.is_none() {
             match self.set_aside_from(log, base, len, hole.position, found) {
                 Ok((aside, bytes)) => {
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
