@@ -22,6 +22,8 @@ use crate::world::{DATA, host};
 
 /// A hole longer than this is not walked through offset by offset.
 const HOLES: u64 = 1000;
+/// About what a record, or a step of a history, takes beside its bytes.
+const EACH: usize = 256;
 /// So many times are asked about in each partition.
 const TIMES: usize = 3;
 
@@ -42,6 +44,14 @@ impl Found {
     /// The files that it left.
     pub fn image(&self) -> Arc<Image> {
         self.look.image.clone().unwrap_or_default()
+    }
+
+    /// About how much memory it takes: the files, once more as records, and once more where recovery rewrote them.
+    pub fn bytes(&self) -> usize {
+        let files: usize = self.look.image.iter().flat_map(|image| &image.0).map(|f| f.bytes.len()).sum();
+        let records: usize = self.look.partitions.values().map(|look| look.records.len()).sum();
+        let steps = self.history.as_ref().map_or(0, |history| history.steps().len());
+        3 * files + EACH * (records + steps)
     }
 }
 

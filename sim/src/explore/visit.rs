@@ -28,13 +28,39 @@ pub(super) const FIRST_BOOT: &str = "explored-1";
 
 /// What is known of an image by its hash, its settings and the name under which the machine was started.
 type Key = (u128, usize, Arc<str>);
-type Known = FnvHashMap<Key, Arc<Result<Found, String>>>;
+type Known = Arc<Result<Found, String>>;
+
+/// What recoveries have come to. The same image is met at many crash points, most of them close to each other: what was
+/// found is forgotten where it grows large, and not that it was.
+#[derive(Default)]
+struct Memory {
+    ever: FnvHashSet<Key>,
+    found: FnvHashMap<Key, Known>,
+    bytes: usize,
+}
+
+/// So much is kept of what recoveries have found.
+const MEMORY_BYTES: usize = 256 << 20;
+
+impl Memory {
+    /// Whether it is the first time that anything was found there.
+    fn learn(&mut self, key: Key, found: &Known) -> bool {
+        let bytes = found.as_ref().as_ref().map_or(0, Found::bytes);
+        if self.bytes + bytes > MEMORY_BYTES {
+            (self.found, self.bytes) = (FnvHashMap::default(), 0);
+        }
+        if self.found.insert(key.clone(), found.clone()).is_none() {
+            self.bytes += bytes;
+        }
+        self.ever.insert(key)
+    }
+}
 
 /// What the threads share.
 pub(super) struct Shared<'a> {
     pub(super) run: &'a Run,
     pub(super) bounds: Bounds,
-    known: Mutex<Known>,
+    known: Mutex<Memory>,
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
@@ -266,15 +292,15 @@ impl Shared<'_> {
         hash: u128,
         (start, settings): (usize, &Settings),
         boot: &Arc<str>,
-    ) -> (Arc<Result<Found, String>>, bool) {
+    ) -> (Known, bool) {
         let key = (hash, start, boot.clone());
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().get(&key) {
+        if let Some(found) = known().found.get(&key) {
             return (found.clone(), false);
         }
         let disk = image.to_disk(faults::Config::new(self.run.profile));
         let found = Arc::new(recover(&disk, settings, boot.clone(), self.run.off.as_ref()));
-        let new = known().insert(key, found.clone()).is_none();
+        let new = known().learn(key, &found);
         (found, new)
     }
 }
