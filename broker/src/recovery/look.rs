@@ -287,8 +287,9 @@ impl<D: Disk> Recovery<'_, D> {
         let mark = files::damaged_path(self.told.dir, base);
         match (damaged, found.damaged.contains(&base)) {
             _ if self.told.read_only.is_some() => true,
-            (true, false) => match self.disk.open(&mark, Open::Create) {
-                Ok(_) => true,
+            // Durable before the indexes are: a power loss must not keep them and take the mark.
+            (true, false) => match self.make_mark(&mark) {
+                Ok(()) => true,
                 Err(e) => {
                     self.note(format!("{} could not be made: {e}", name_of(&mark)));
                     false
@@ -301,6 +302,11 @@ impl<D: Disk> Recovery<'_, D> {
             }
             _ => true,
         }
+    }
+
+    fn make_mark(&self, mark: &Path) -> io::Result<()> {
+        self.disk.open(mark, Open::Create)?;
+        disk::sync_dir(self.disk, self.told.dir)
     }
 
     fn name_holes(&mut self, path: &Path, scan: &Scan) {
