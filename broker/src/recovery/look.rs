@@ -125,7 +125,10 @@ impl<D: Disk> Recovery<'_, D> {
         mut scan: Scan,
         found: &Found,
     ) -> io::Result<Looked> {
-        let hole = scan.holes.iter().find(|hole| self.was_never_synced(base, next, hole.position)).copied();
+        // What an earlier start has served as damaged stays as it was.
+        let served = found.damaged.contains(&base);
+        let is_loss = |hole: &&Hole| !served && self.was_never_synced(base, next, hole.position);
+        let hole = scan.holes.iter().find(is_loss).copied();
         if let Some(hole) = hole
             && let Some(prefix) = self.keep_prefix(log, base, len, hole, found)
         {

@@ -29,6 +29,7 @@ mod p12_bounded;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod turns;
 pub mod walk;
 
 use std::fmt;

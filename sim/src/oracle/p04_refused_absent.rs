@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::look::name;
 use super::model::{Fate, Model, Produced};
 use super::rows::{Arranged, arrange, shape};
-use super::{Findings, Promise};
+use super::{Findings, Promise, turns};
 use crate::trace::{CallId, Image};
 
 /// All requests with several records, after a look.
@@ -21,7 +21,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model) {
             // Which of several records with the same content lies where, nobody can see: if requests can lie so that each lies
             // as it must, they do.
             let Some(index) = apart(model, &model.produced[&id], &topic, partition) else { continue };
-            if arrange(model, id, &topic, partition) != Arranged::No {
+            if arrange(model, id, &topic, partition) != Arranged::No
+                || turns::settle(model, id, |m| is_whole(m, id))
+            {
                 continue;
             }
             let produced = &model.produced[&id];
@@ -31,6 +33,13 @@ pub(super) fn look(f: &mut Findings, model: &mut Model) {
             f.broke(Promise::RefusedAbsent, "half there", what, said, &[produced.entry, produced.answer]);
         }
     }
+}
+
+/// Whether all of a request lies where it must.
+fn is_whole(model: &Model, id: CallId) -> bool {
+    let produced = &model.produced[&id];
+    let places = places(model, produced);
+    places.iter().all(|(topic, partition)| apart(model, produced, topic, *partition).is_none())
 }
 
 /// The files that a start has left: a topic whose deletion was acknowledged is not among them.

@@ -22,8 +22,8 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
         return;
     }
     let (mut once, mut other) = (files(once), files(other));
-    // Only the first one can have trusted a clean stop.
-    if model.marked {
+    // Only the first one can have trusted a clean stop; one that was taken back can be there again on a disk that lies.
+    if model.marked || model.lying {
         for files in [&mut once, &mut other] {
             files.retain(|path, _| !is_damaged(model, path));
         }
