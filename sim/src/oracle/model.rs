@@ -116,6 +116,8 @@ pub struct Partition {
     pub disturbed: bool,
     /// What could not be read when all of it was last seen.
     pub unread: BTreeSet<u64>,
+    /// Stretches of damage that starts have named: first offset and next.
+    pub named: BTreeSet<(u64, u64)>,
     /// For each start after which all of it was seen: that start, and where the log ended. A request that was over by then
     /// lies below, or nowhere.
     pub seen_to: Vec<(u32, u64)>,
@@ -296,7 +298,8 @@ impl Model {
     /// The broker has stopped cleanly: everything is synced.
     pub fn stopped(&mut self) {
         for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
-            if !partition.may_fence {
+            // One that takes no writes is not recorded: what kept it from being opened may keep it from being synced.
+            if !partition.may_fence && !partition.fenced {
                 partition.durable_to = partition.slots.last_key_value().map_or(0, |(o, _)| o + 1);
             }
         }

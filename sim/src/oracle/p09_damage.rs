@@ -35,9 +35,10 @@ pub(super) fn started(f: &mut Findings, model: &Model, said: &Recovered) {
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
     let holes = known.shaken && model.was_always;
     let reason = known.hurt || known.lied || holes || known.may_fence || model.lying;
-    // What there is was seen, and since then nothing can have damaged more. Bytes behind the last record have no offset.
+    // What there is was seen or named, and since then nothing can have damaged more. Bytes behind the last record have no offset.
     let is_known = |(_, _, _, from, to): &&(String, u64, u64, u64, u64)| {
-        reason && (known.disturbed || (*from..*to).all(|offset| known.unread.contains(&offset)))
+        let seen = || (*from..*to).all(|offset| known.unread.contains(&offset));
+        reason && (known.disturbed || known.named.contains(&(*from, *to)) || seen())
     };
     if let Some((file, at, ..)) = said.damage.iter().find(|stretch| !is_known(stretch)) {
         let found = format!("damage in {file} at byte {at}");

@@ -53,6 +53,8 @@ pub(crate) struct Walk {
     trouble: bool,
     /// Whether the broker has found that the disk cannot be written: such a run leaves no mark when it stops.
     read_only: bool,
+    /// Whether a client has sent bytes of its own making: what they ask for, nobody has looked at.
+    raw: bool,
 }
 
 /// A call without its answer.
@@ -91,7 +93,8 @@ impl Walk {
             }
         }
         for ((topic, partition), found) in &look.partitions {
-            if !self.model.topics.contains_key(topic) && !self.model.lying && self.struck == 0 {
+            let unheard_of = !self.model.topics.contains_key(topic) && !self.raw;
+            if unheard_of && !self.model.lying && self.struck == 0 {
                 let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
                 self.findings.broke(
                     super::Promise::RefusedAbsent,
@@ -140,7 +143,10 @@ impl Walk {
     pub(crate) fn entry(&mut self, entry: &Entry) {
         let f = &mut self.findings;
         match &entry.event {
-            Event::Call { id, client, request, .. } => self.call(*id, client, request, entry.at),
+            Event::Call { id, client, request, .. } => {
+                self.raw |= matches!(request, Request::Raw { .. });
+                self.call(*id, client, request, entry.at);
+            }
             Event::Answer { id, answer } => self.answer(*id, answer, entry.at),
             Event::Disk(op) => self.disk(op),
             Event::Fault { path, damages, .. } => {
@@ -160,6 +166,7 @@ impl Walk {
                     p09_damage::started(f, &self.model, said);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                         known.fenced = said.fenced.is_some();
+                        known.named.extend(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
                         let reason = self.struck != self.struck_before_start || known.at_odds();
                         known.may_fence |= known.fenced && reason;
                     }
