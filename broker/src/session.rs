@@ -100,10 +100,18 @@ impl LastRun {
         })
     }
 
-    /// The last segment of a partition at the last clean stop, of the last run or of one before it: all of it was synced.
+    /// The last segment of a partition at the last clean stop that recorded it, of the last run or of one before it: all of it
+    /// was synced.
     pub fn stopped_at(&self, partition: &str) -> Option<Sealed> {
-        let stop = if self.clean_file { &self.clean } else { &self.was_clean };
-        stop.as_ref()?.get(partition)?.segments.last().copied()
+        let closed =
+            [&self.clean, &self.was_clean].into_iter().find_map(|stop| stop.as_ref()?.get(partition));
+        closed?.segments.last().copied()
+    }
+
+    /// What clean stops have recorded, of each partition the last that did: a stop leaves out what takes no writes.
+    fn stops(&self) -> CleanStop {
+        let stops = [&self.was_clean, &self.clean].into_iter().flatten();
+        stops.flat_map(|stop| stop.clone()).collect()
     }
 
     /// What recovery may assume of a partition.
@@ -127,11 +135,11 @@ impl LastRun {
 /// neither of the two names.
 pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<()> {
     let (clean, was_clean) = (data.join(CLEAN), data.join(WAS_CLEAN));
-    let kept = match &last.clean {
-        Some(stop) if last.clean != last.was_clean => {
-            files::replace(disk, &was_clean, print_clean(stop).as_bytes())
-        }
-        _ => Ok(()),
+    let stops = last.stops();
+    let kept = if stops.is_empty() || last.was_clean.as_ref() == Some(&stops) {
+        Ok(())
+    } else {
+        files::replace(disk, &was_clean, print_clean(&stops).as_bytes())
     };
     match kept {
         // A name needs less room than a file; and without room for a name, to forget the stop is possible still.
