@@ -167,7 +167,8 @@ impl Walk {
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                         known.fenced = said.fenced.is_some();
                         known.named.extend(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
-                        let reason = self.struck != self.struck_before_start || known.at_odds();
+                        let failed = self.struck != self.struck_before_start || self.read_only;
+                        let reason = failed || known.at_odds();
                         known.may_fence |= known.fenced && reason;
                     }
                 }
