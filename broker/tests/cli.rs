@@ -6,7 +6,7 @@ mod common;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-use common::process::{Process, broker, complaint, run, text};
+use common::process::{Process, broker, complaint, run, stopped, text, verdict, verify};
 
 fn lines(n: usize) -> Vec<u8> {
     let mut text = Vec::new();
@@ -73,9 +73,9 @@ fn the_commands_of_the_first_page_work() {
     );
 
     assert!(server.stop().0.success());
-    let verify: Vec<_> = commands.map(|(args, _)| &args[..]).collect();
-    assert_eq!(verify, [["verify", "/var/tmp/log"]]);
-    let said = text(&self::verify(&data));
+    let offline: Vec<_> = commands.map(|(args, _)| &args[..]).collect();
+    assert_eq!(offline, [["verify", "/var/tmp/log"]]);
+    let said = text(&verify(&data));
     assert!(said.contains(&format!("1 topic, 3 partitions, 3 segments, {records} records")), "{said}");
 }
 
@@ -169,28 +169,6 @@ fn help_is_no_wider_than_a_terminal() {
             assert!(line.chars().count() <= 100, "{command:?}: {line}");
         }
     }
-}
-
-#[test]
-fn what_is_no_file_of_a_broker_is_not_decoded_or_verified() {
-    let dir = tempfile::tempdir().unwrap();
-    let other = dir.path().join("other");
-    std::fs::create_dir_all(other.join("cron.d/0")).unwrap();
-    std::fs::write(other.join("hostname"), "a\n").unwrap();
-    let why = complaint(&verify(&other));
-    assert!(why.contains("is not a data directory"), "{why}");
-    let why = complaint(&broker().arg("dump").arg(other.join("hostname")).output().unwrap());
-    assert!(why.contains("is not a .log, .index or .timeindex file"), "{why}");
-    // Before the first start there is nothing to find fault with.
-    std::fs::create_dir(dir.path().join("empty")).unwrap();
-    text(&verify(&dir.path().join("empty")));
-    // What is left of a broker's is verified, however little it is.
-    let left = stopped(dir.path());
-    for name in ["clean", "running", "was-clean", "t/topic"] {
-        assert!(std::fs::remove_file(left.join(name)).is_ok() || name == "was-clean", "{name}");
-    }
-    let said = String::from_utf8(verify(&left).stdout).unwrap();
-    assert!(said.contains("t/topic: the topic's settings are missing"), "{said}");
 }
 
 #[test]
@@ -512,163 +490,4 @@ fn metrics_and_health_are_served() {
     assert!(get("GET /metrics").contains("\nbroker_recovery_unopened 1\n"));
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-/// A partition with three segments, stopped cleanly. Gives its directory.
-fn stopped(dir: &std::path::Path) -> std::path::PathBuf {
-    let data = dir.join("data");
-    let server = Process::start(&data, &["--segment-bytes", "100", "--index-interval", "3"]);
-    server.output(&["topic", "create", "t"]);
-    for (key, value) in [("user-1", "hello"), ("user-2", "world"), ("user-3", "!"), ("k", "v"), ("k", "w")] {
-        server.output(&["produce", "t", "--key", key, value]);
-    }
-    assert!(server.stop().0.success());
-    data
-}
-
-fn verify(data: &std::path::Path) -> std::process::Output {
-    broker().arg("verify").arg(data).output().unwrap()
-}
-
-#[test]
-fn a_dump_shows_each_record_and_each_entry() {
-    let dir = tempfile::tempdir().unwrap();
-    let partition = stopped(dir.path()).join("t/0");
-    let dump = |path: &std::path::Path| text(&broker().arg("dump").arg(path).output().unwrap());
-    let all = dump(&partition);
-    for expected in [
-        "  offset 0  byte 0  39 B  time ",
-        "  key \"user-1\"  value \"hello\"",
-        "  offset 2  byte 78  35 B  time ",
-        "00000000000000000000.index  20 B",
-        "  offset 2 → byte 78",
-        "  offset 3  byte 0  30 B  time ",
-    ] {
-        assert!(all.contains(expected), "{expected:?} is missing in\n{all}");
-    }
-    let log = partition.join("00000000000000000000.log");
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes[50] ^= 1;
-    std::fs::write(&log, &bytes).unwrap();
-    let broken = dump(&log);
-    assert!(
-        broken.contains("  byte 39: 39 bytes are not a record, a valid record after them: the CRC"),
-        "{broken}"
-    );
-    assert!(broken.contains("  offset 2  byte 78"), "{broken}");
-}
-
-#[test]
-fn a_clean_directory_is_well_and_verifying_changes_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = stopped(dir.path());
-    let snapshot = |dir: &std::path::Path| {
-        let mut files: Vec<_> =
-            walk(dir).into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
-        files.sort();
-        files
-    };
-    let before = snapshot(&data);
-    let said = text(&verify(&data));
-    assert!(said.contains("1 topic, 1 partition, 2 segments, 5 records, 173 B: all is well"), "{said}");
-    assert!(snapshot(&data) == before);
-
-    let server = Process::start(&data, &[]);
-    assert!(complaint(&verify(&data)).contains("a server is using this directory"));
-    server.kill();
-}
-
-/// What is found in a directory. Other tests start programs meanwhile, which for a moment hold each lock of this one.
-fn verdict(data: &std::path::Path) -> broker::verify::Verdict {
-    loop {
-        match broker::verify::verify(&broker::disk::OsDisk, data) {
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
-            verdict => return verdict.unwrap(),
-        }
-    }
-}
-
-fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
-}
-
-/// Each byte of each file of a partition, flipped: the fault is named with its file, and the exit code is 1.
-#[test]
-fn verify_names_each_flipped_byte() {
-    let dir = tempfile::tempdir().unwrap();
-    let partition = stopped(dir.path()).join("t/0");
-    let files: Vec<_> = walk(&partition).into_iter().filter(|path| !path.ends_with("synced")).collect();
-    assert!(files.len() >= 6, "{files:?}");
-    for path in files {
-        let bytes = std::fs::read(&path).unwrap();
-        for at in 0..bytes.len() {
-            let mut broken = bytes.clone();
-            broken[at] ^= 0x10;
-            std::fs::write(&path, &broken).unwrap();
-            let verdict = verdict(&dir.path().join("data"));
-            let fault = verdict
-                .faults
-                .first()
-                .unwrap_or_else(|| panic!("{} byte {at} goes unnoticed", path.display()));
-            assert!(path.ends_with(&fault.file), "{fault}");
-            let byte = fault.byte.expect("it says where").get();
-            assert!(byte <= at as u64 && at as u64 - byte < 39, "byte {at} was flipped: {fault}");
-        }
-        std::fs::write(&path, &bytes).unwrap();
-    }
-    let log = partition.join("00000000000000000000.log");
-    let mut bytes = std::fs::read(&log).unwrap();
-    bytes[50] ^= 1;
-    std::fs::write(&log, &bytes).unwrap();
-    let output = verify(&dir.path().join("data"));
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let expected =
-        "fault: t/0/00000000000000000000.log, byte 39, offset 1: 39 bytes are damaged; offset 1 is lost";
-    assert!(said.contains(expected), "{said}");
-    assert!(said.ends_with(": 1 fault\n"), "{said}");
-}
-
-#[test]
-fn verify_names_what_is_missing_short_or_too_long() {
-    type Breaks = fn(&std::path::Path) -> std::io::Result<()>;
-    let cases: [(&str, Breaks); 6] = [
-        ("t/topic: the topic's settings are missing", |data| std::fs::remove_file(data.join("t/topic"))),
-        ("t/0/00000000000000000000.index: the index is missing", |data| {
-            std::fs::remove_file(data.join("t/0/00000000000000000000.index"))
-        }),
-        ("t/0/00000000000000000003.log, offset 0: it begins at offset 3", |data| {
-            std::fs::remove_file(data.join("t/0/00000000000000000000.log"))?;
-            std::fs::write(data.join("t/0/00000000000000000000.log"), b"")
-        }),
-        ("t/0/00000000000000000003.log, byte 30, offset 4: the last 29 bytes are no record", |data| {
-            let log = data.join("t/0/00000000000000000003.log");
-            let bytes = std::fs::read(&log)?;
-            std::fs::write(log, &bytes[..bytes.len() - 1])
-        }),
-        (
-            "t/0/00000000000000000000.log, byte 78, offset 2: the last 34 bytes are no record, and a later",
-            |data| {
-                let log = data.join("t/0/00000000000000000000.log");
-                let bytes = std::fs::read(&log)?;
-                std::fs::write(log, &bytes[..bytes.len() - 1])
-            },
-        ),
-        ("t/0/00000000000000000000.timeindex, byte 20: this is no whole, valid entry", |data| {
-            let index = data.join("t/0/00000000000000000000.timeindex");
-            let mut bytes = std::fs::read(&index)?;
-            bytes.extend([0; 20]);
-            std::fs::write(index, bytes)
-        }),
-    ];
-    for (expected, breaks) in cases {
-        let dir = tempfile::tempdir().unwrap();
-        let data = stopped(dir.path());
-        breaks(&data).unwrap();
-        let output = verify(&data);
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(expected), "{expected:?} is missing in\n{said}");
-    }
 }

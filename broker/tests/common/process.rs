@@ -129,3 +129,30 @@ pub fn complaint(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     String::from_utf8(output.stderr.clone()).expect("it complains in UTF-8")
 }
+
+/// A partition with three segments, stopped cleanly. Gives its directory.
+pub fn stopped(dir: &std::path::Path) -> std::path::PathBuf {
+    let data = dir.join("data");
+    let server = Process::start(&data, &["--segment-bytes", "100", "--index-interval", "3"]);
+    server.output(&["topic", "create", "t"]);
+    for (key, value) in [("user-1", "hello"), ("user-2", "world"), ("user-3", "!"), ("k", "v"), ("k", "w")] {
+        server.output(&["produce", "t", "--key", key, value]);
+    }
+    assert!(server.stop().0.success());
+    data
+}
+
+/// What `broker verify` says of a directory.
+pub fn verify(data: &std::path::Path) -> std::process::Output {
+    broker().arg("verify").arg(data).output().expect("it runs")
+}
+
+/// What is found in a directory. Other tests start programs meanwhile, which for a moment hold each lock of this one.
+pub fn verdict(data: &std::path::Path) -> broker::verify::Verdict {
+    loop {
+        match broker::verify::verify(&broker::disk::OsDisk, data) {
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            verdict => return verdict.unwrap(),
+        }
+    }
+}
