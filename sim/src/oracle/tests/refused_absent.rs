@@ -177,6 +177,31 @@ fn a_record_without_a_partition_gives_way_to_one_that_chose_it() {
     assert_eq!(story.broken(), ["a second copy"]);
 }
 
+/// What the oracle says of a request of four records `a` without keys, two of which were read in partition 1, and of partition 0.
+fn in_turn(found: &str) -> Vec<&'static str> {
+    let mut story = Story::with_partitions(Mode::Os, 2);
+    let records: Vec<_> = "aaaa".chars().map(|a| super::Sent { key: None, value: super::value(a) }).collect();
+    let anywhere = Request::Produce { topic: "orders".into(), partition: None, records: records.into() };
+    let id = story.call(anywhere);
+    story.lost(id);
+    if let Some(at) = found.find('x') {
+        story.stored("x", at as u64);
+    }
+    // The later one first: it is taken for a neighbour of the other.
+    story.reads(1, 1, 'a');
+    story.reads(1, 0, 'a');
+    story.look(found);
+    story.broken()
+}
+
+#[test]
+fn records_in_turn_change_places_and_must_still_lie_together() {
+    for found in ["aa", "aax", "xaa"] {
+        assert_eq!(in_turn(found), NONE, "{found:?}");
+    }
+    assert_eq!(in_turn("axa"), ["half there"]);
+}
+
 #[test]
 fn many_requests_with_the_same_bytes_are_told_apart() {
     let requests: Vec<&str> = (0..90).flat_map(|_| ["ab", "a", "aba"]).collect();
