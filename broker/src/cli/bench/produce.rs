@@ -133,7 +133,7 @@ async fn pipeline(mut connection: Connection<TcpStream>, share: Share) -> Result
     let records = (0..share.batch).map(|_| (None, &share.value[..]));
     let mut left = share.requests;
     while left > 0 || !begun.is_empty() {
-        if left > 0 && begun.len() < share.in_flight && connection.unsent() < SEND_BYTES {
+        if left > 0 && begun.len() < share.in_flight {
             let now = Instant::now();
             while left > 0 && begun.len() < share.in_flight && connection.unsent() < SEND_BYTES {
                 connection.send_produce(&share.topic, None, records.clone());
@@ -141,7 +141,14 @@ async fn pipeline(mut connection: Connection<TcpStream>, share: Share) -> Result
                 left -= 1;
             }
         }
-        let mut answer = Some(connection.receive_produced().await.map_err(|e| e.to_string())?);
+        // A full piece leaves before the next is made; waiting for an answer instead would keep only one piece in flight.
+        let mut answer = if left > 0 && begun.len() < share.in_flight {
+            connection.flush().await.map_err(|e| e.to_string())?;
+            connection.try_receive_produced()
+        } else {
+            connection.receive_produced().await.map(Some)
+        }
+        .map_err(|e| e.to_string())?;
         let now = Instant::now();
         while let Some(produced) = answer {
             stored(produced, share.batch)?;
