@@ -131,7 +131,7 @@ pub fn encoded_len(key: Option<&[u8]>, value: &[u8]) -> usize {
     HEADER_BYTES + key.map_or(0, <[u8]>::len) + value.len()
 }
 
-/// Adds a record to `out`, without offset, timestamp and CRC, which [`seal`] sets when they are known. The caller has
+/// Adds a record to `out`, without offset, timestamp and CRC, which [`stamp`] and [`close`] set when they are known. The caller has
 /// checked that key and value together are at most [`Settings::RECORD_BYTES_MAX`](crate::settings::Settings).
 pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
     let keylen = key.map_or(0, <[u8]>::len);
@@ -148,10 +148,14 @@ pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Sets offset, timestamp and CRC of the encoded record that fills `bytes`.
-pub fn seal(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
+/// Numbers and stamps the encoded record that fills `bytes`. It is not valid before [`close`].
+pub fn stamp(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
     bytes[0..8].copy_from_slice(&offset.get().to_be_bytes());
     bytes[16..24].copy_from_slice(&timestamp.get().to_be_bytes());
+}
+
+/// Sets the CRC of a record that was stamped.
+pub fn close(bytes: &mut [u8]) {
     let crc = checksum(bytes);
     bytes[CRC_AT].copy_from_slice(&crc.to_be_bytes());
 }
@@ -200,23 +204,10 @@ pub fn claimed_offset(bytes: &[u8]) -> Option<Offset> {
     Some(Offset::new(u64::from_be_bytes(*bytes.first_chunk()?)))
 }
 
-/// Records up to this length are checksummed in one piece.
-const ONE_PIECE: usize = 256;
-
 fn checksum(record: &[u8]) -> u32 {
-    let (before, after) = (&record[..CRC_AT.start], &record[CRC_AT.end..]);
     let mut hasher = crc32fast::Hasher::new();
-    let mut piece = [0; ONE_PIECE];
-    if record.len() <= ONE_PIECE {
-        // Twelve bytes alone take the slow path of the checksum, and cost more than to copy a small record.
-        let len = before.len() + after.len();
-        piece[..before.len()].copy_from_slice(before);
-        piece[before.len()..len].copy_from_slice(after);
-        hasher.update(&piece[..len]);
-    } else {
-        hasher.update(before);
-        hasher.update(after);
-    }
+    hasher.update(&record[..CRC_AT.start]);
+    hasher.update(&record[CRC_AT.end..]);
     hasher.finalize()
 }
 
