@@ -16,7 +16,7 @@ mod produce;
 #[allow(missing_docs, clippy::all)]
 pub mod proto;
 
-pub use consume::{ConsumeAnswer, ConsumeEncoder};
+pub use consume::{ConsumeAnswer, ConsumeEncoder, ConsumeFinder};
 pub use produce::{Produce, count_records, encode_produce, find_appended, put_appended};
 
 use bytes::{Buf, BytesMut};

@@ -5,16 +5,19 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::{DecodeError, Message};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::types::{self, Outcome, Placed};
 use crate::units::Offset;
-use crate::wire::{self, ConsumeAnswer, Frame, PREFIX_BYTES, proto};
+use crate::wire::{self, ConsumeAnswer, ConsumeFinder, Frame, PREFIX_BYTES, proto};
 
 /// How much is asked of the socket at once.
 const READ_BYTES: usize = 256 << 10;
+
+/// How much memory is got ready at once for an answer whose length is known.
+const ROOM_BYTES: usize = 2 << 20;
 
 /// Removes a whole frame with a message of this length, and reads the message.
 type Take<T> = fn(&mut BytesMut, usize) -> Result<T, DecodeError>;
@@ -61,10 +64,14 @@ impl Produced {
     }
 }
 
-fn take_consumed(input: &mut BytesMut, len: usize) -> Result<Outcome<ConsumeAnswer>, DecodeError> {
+fn take_consumed(
+    input: &mut BytesMut,
+    len: usize,
+    finder: ConsumeFinder,
+) -> Result<Outcome<ConsumeAnswer>, DecodeError> {
     input.advance(PREFIX_BYTES);
     let message = input.split_to(len).freeze();
-    if let Some(answer) = ConsumeAnswer::find(&message) {
+    if let Some(answer) = finder.finish(&message) {
         return Ok(Outcome::Acknowledged(answer));
     }
     // Fields in another order, or another answer: in order once it has been decoded and encoded again.
@@ -146,7 +153,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Likewise, where the next answer is one to a consume. Its records are read when they are asked for.
     pub async fn receive_consumed(&mut self) -> io::Result<Outcome<ConsumeAnswer>> {
-        self.take_whole(take_consumed).await
+        let mut finder = ConsumeFinder::default();
+        loop {
+            if let Some(len) = self.whole()? {
+                return self.take(len, |input, len| take_consumed(input, len, finder));
+            }
+            // While the rest is on its way.
+            finder.go_on(self.input.get(PREFIX_BYTES..).unwrap_or_default());
+            self.more().await?;
+        }
     }
 
     /// The next answer, if it is there.
@@ -165,32 +180,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(taken) = self.try_take(take)? {
                 return Ok(taken);
             }
-            poll_fn(|cx| {
-                // A server that stops or refuses may close before it has read everything: what it said counts, so a
-                // failed write is left for the read to explain.
-                let wrote = self.poll_flush(cx);
-                match (self.poll_read(cx), wrote) {
-                    (Poll::Ready(read), _) => Poll::Ready(read),
-                    (Poll::Pending, Poll::Ready(Err(e))) => Poll::Ready(Err(e)),
-                    (Poll::Pending, _) => Poll::Pending,
-                }
-            })
-            .await?;
+            self.more().await?;
         }
     }
 
+    /// Waits until more has come; sends what is unsent meanwhile.
+    async fn more(&mut self) -> io::Result<()> {
+        poll_fn(|cx| {
+            // A server that stops or refuses may close before it has read everything: what it said counts, so a
+            // failed write is left for the read to explain.
+            let wrote = self.poll_flush(cx);
+            match (self.poll_read(cx), wrote) {
+                (Poll::Ready(read), _) => Poll::Ready(read),
+                (Poll::Pending, Poll::Ready(Err(e))) => Poll::Ready(Err(e)),
+                (Poll::Pending, _) => Poll::Pending,
+            }
+        })
+        .await
+    }
+
     fn try_take<T>(&mut self, take: Take<T>) -> io::Result<Option<T>> {
-        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let Some(len) = self.whole()? else { return Ok(None) };
+        self.take(len, take).map(Some)
+    }
+
+    /// The length of the next answer's message, if it is there whole.
+    fn whole(&self) -> io::Result<Option<usize>> {
         match wire::frame(&self.input, self.frame_bytes) {
             Frame::Partial(_) => Ok(None),
             Frame::TooLarge(len) => {
                 Err(invalid(format!("an answer of {len} bytes is over the limit of {}", self.frame_bytes)))
             }
-            Frame::Whole(len) => {
-                self.awaited = self.awaited.saturating_sub(1);
-                take(&mut self.input, len).map(Some).map_err(|e| invalid(e.to_string()))
-            }
+            Frame::Whole(len) => Ok(Some(len)),
         }
+    }
+
+    fn take<T>(
+        &mut self,
+        len: usize,
+        take: impl FnOnce(&mut BytesMut, usize) -> Result<T, DecodeError>,
+    ) -> io::Result<T> {
+        self.awaited = self.awaited.saturating_sub(1);
+        take(&mut self.input, len).map_err(|e| invalid(e.to_string()))
     }
 
     /// Whether it can be used for a next request: nothing is awaited, and the server has neither closed it nor said
@@ -218,11 +249,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Reads what is there; the end of the stream is an error.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.input.reserve(READ_BYTES);
-        let read = pin!(self.stream.read_buf(&mut self.input));
+        let room = match wire::frame(&self.input, self.frame_bytes) {
+            Frame::Partial(len) => (len - self.input.len()).clamp(READ_BYTES, ROOM_BYTES),
+            _ => READ_BYTES,
+        };
+        self.input.reserve(room);
+        let mut input = (&mut self.input).limit(READ_BYTES);
+        let read = pin!(self.stream.read_buf(&mut input));
         match ready!(read.poll(cx))? {
             0 => Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"))),
             _ => Poll::Ready(Ok(())),
         }
     }
+}
+
+fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }

@@ -71,7 +71,7 @@ fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
         }
     }
     if let Some(key) = found.key {
-        out.extend_from_slice(&head.bytes[..head.len]);
+        head.put(out);
         put_field(out, RECORD_KEY, key);
         head.len = 0;
     }
@@ -79,7 +79,7 @@ fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
         head.push(RECORD_VALUE << 3 | 2);
         head.varint(found.value.len() as u64);
     }
-    out.extend_from_slice(&head.bytes[..head.len]);
+    head.put(out);
     out.extend_from_slice(found.value);
 }
 
@@ -90,6 +90,13 @@ struct Head {
 }
 
 impl Head {
+    /// Adds all of its memory and takes back what is too much: a copy of constant length costs less than a shorter one.
+    fn put(&self, out: &mut Vec<u8>) {
+        let end = out.len() + self.len;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(end);
+    }
+
     fn push(&mut self, byte: u8) {
         self.bytes[self.len] = byte;
         self.len += 1;
@@ -122,23 +129,52 @@ pub struct ConsumeAnswer {
     pub log_end: Offset,
 }
 
-impl ConsumeAnswer {
-    /// Finds the records in a plain consume answer. `None` where `message` is anything else.
-    pub fn find(message: &Bytes) -> Option<Self> {
-        let mut at = Cursor::new(message);
-        at.tag(RESPONSE_CONSUME)?;
-        let body = at.content()?;
-        (body.end == message.len()).then_some(())?;
-        at.at = body.start;
-        let mut records = Vec::new();
-        while at.tag(RECORD).is_some() {
-            let record = at.content()?;
-            records.push(u32::try_from(record.start).ok()?..u32::try_from(record.end).ok()?);
+/// Finds the records of a plain consume answer while it comes in.
+#[derive(Debug, Default)]
+pub struct ConsumeFinder {
+    /// Where the next field begins.
+    at: usize,
+    records: Vec<std::ops::Range<u32>>,
+}
+
+impl ConsumeFinder {
+    /// Goes on over what has come of the message, from its start, up to the first field that is not whole.
+    pub fn go_on(&mut self, come: &[u8]) {
+        let mut at = Cursor { bytes: come, at: self.at };
+        if self.at == 0 {
+            if at.tag(RESPONSE_CONSUME).is_none() || at.varint().is_none() {
+                return;
+            }
+            self.at = at.at;
         }
+        while at.tag(RECORD).is_some()
+            && let Some(record) = at.content()
+            && let (Ok(start), Ok(end)) = (u32::try_from(record.start), u32::try_from(record.end))
+        {
+            self.records.push(start..end);
+            self.at = at.at;
+        }
+    }
+
+    /// The answer, when its message is whole. `None` where that is anything but a plain consume answer.
+    pub fn finish(mut self, message: &Bytes) -> Option<ConsumeAnswer> {
+        let mut head = Cursor::new(message);
+        head.tag(RESPONSE_CONSUME)?;
+        let body = head.content()?;
+        (body.end == message.len()).then_some(())?;
+        self.go_on(message);
+        let mut at = Cursor { bytes: message, at: self.at };
         let (log_start, log_end) = (at.number(LOG_START)?, at.number(LOG_END)?);
         (at.at == message.len()).then_some(())?;
         let (log_start, log_end) = (Offset::new(log_start), Offset::new(log_end));
-        Some(Self { message: message.clone(), records, log_start, log_end })
+        Some(ConsumeAnswer { message: message.clone(), records: self.records, log_start, log_end })
+    }
+}
+
+impl ConsumeAnswer {
+    /// Finds the records in a plain consume answer. `None` where `message` is anything else.
+    pub fn find(message: &Bytes) -> Option<Self> {
+        ConsumeFinder::default().finish(message)
     }
 
     /// How many records.
@@ -199,13 +235,14 @@ mod tests {
         fn an_answer_is_encoded_as_prost_encodes_it(
             records in proptest::collection::vec(record(), 0..5),
             (log_start_offset, log_end_offset) in (0..2000u64, any::<u64>()),
-            mut piece in 1..2000usize,
+            (mut piece, step) in (1..2000usize, 1..300usize),
         ) {
             let mut log = Vec::new();
             for r in &records {
                 let start = log.len();
                 record::encode(&mut log, r.key.as_deref(), &r.value);
-                record::seal(&mut log[start..], Offset::new(r.offset), Timestamp::from_millis(r.timestamp_ms));
+                record::stamp(&mut log[start..], Offset::new(r.offset), Timestamp::from_millis(r.timestamp_ms));
+                record::close(&mut log[start..]);
             }
             let mut frame = Vec::new();
             let (start, end) = (Offset::new(log_start_offset), Offset::new(log_end_offset));
@@ -220,7 +257,11 @@ mod tests {
             prop_assert_eq!(&frame[PREFIX_BYTES..], &message[..]);
 
             let message = Bytes::from(message);
-            let answer = ConsumeAnswer::find(&message).expect("a plain answer");
+            let mut finder = ConsumeFinder::default();
+            for come in (0..message.len()).step_by(step) {
+                finder.go_on(&message[..come]);
+            }
+            let answer = finder.finish(&message).expect("a plain answer");
             let read: Vec<_> = answer.records().map(Result::unwrap).collect();
             prop_assert_eq!(read, records.into_iter().map(Record::from).collect::<Vec<_>>());
             prop_assert_eq!((answer.log_start.get(), answer.log_end.get()), (log_start_offset, log_end_offset));
