@@ -82,12 +82,27 @@ fn put_prefix(out: &mut Vec<u8>, len: usize) {
 }
 
 /// Adds a protobuf number to `out`.
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
+fn put_varint(out: &mut Vec<u8>, value: u64) {
+    prost::encoding::encode_varint(value, out);
+}
+
+/// Adds a tag (field number below 16) and a number to `out`: eight bytes at once, and then without those too many, since that
+/// costs less than to add as many as there are.
+#[inline]
+fn put_tagged(out: &mut Vec<u8>, tag: u8, value: u64) {
+    if value >= 1 << 49 {
+        out.push(tag);
+        return put_varint(out, value);
     }
-    out.push((value & 0x7f) as u8);
+    let (mut word, mut left, mut shift) = (u64::from(tag), value, 8);
+    while left >= 0x80 {
+        word |= (left & 0x7f | 0x80) << shift;
+        (left, shift) = (left >> 7, shift + 8);
+    }
+    word |= left << shift;
+    let end = out.len() + shift / 8 + 1;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.truncate(end);
 }
 
 /// How many bytes [`put_varint`] adds.
@@ -98,8 +113,7 @@ fn varint_len(value: u64) -> usize {
 /// A number that is 0 is left out, as protobuf has it.
 fn put_number(out: &mut Vec<u8>, tag: u8, value: u64) {
     if value != 0 {
-        out.push(tag);
-        put_varint(out, value);
+        put_tagged(out, tag, value);
     }
 }
 
@@ -109,8 +123,7 @@ fn number_len(value: u64) -> usize {
 
 /// Adds a length-delimited protobuf field (number below 16) to `out`.
 fn put_field(out: &mut Vec<u8>, number: u8, content: &[u8]) {
-    out.push(number << 3 | 2);
-    put_varint(out, content.len() as u64);
+    put_tagged(out, number << 3 | 2, content.len() as u64);
     out.extend_from_slice(content);
 }
 

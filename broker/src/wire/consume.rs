@@ -5,7 +5,7 @@ use prost::{DecodeError, Message};
 
 use super::cursor::Cursor;
 use super::proto;
-use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint};
+use super::{field_len, number_len, put_field, put_number, put_prefix, put_tagged};
 use crate::record::{self, Found, Record};
 use crate::units::{Offset, Timestamp};
 
@@ -34,8 +34,7 @@ impl<'a> ConsumeEncoder<'a> {
         let records_len: usize = record::trusted(log).map(|found| field_len(record_len(&found))).sum();
         let body = records_len + number_len(log_start.get()) + number_len(log_end.get());
         put_prefix(out, field_len(body));
-        out.push(RESPONSE_CONSUME);
-        put_varint(out, body as u64);
+        put_tagged(out, RESPONSE_CONSUME, body as u64);
         Self { log, log_start, log_end }
     }
 
@@ -61,53 +60,14 @@ impl<'a> ConsumeEncoder<'a> {
 const READ_AHEAD: usize = 4 << 10;
 
 fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
-    let mut head = Head { bytes: [0; 40], len: 0 };
-    head.push(RECORD);
-    head.varint(record_len(found) as u64);
-    for (tag, number) in [(RECORD_OFFSET, found.offset.get()), (RECORD_TIMESTAMP, found.timestamp.get())] {
-        if number != 0 {
-            head.push(tag);
-            head.varint(number);
-        }
-    }
+    put_tagged(out, RECORD, record_len(found) as u64);
+    put_number(out, RECORD_OFFSET, found.offset.get());
+    put_number(out, RECORD_TIMESTAMP, found.timestamp.get());
     if let Some(key) = found.key {
-        head.put(out);
         put_field(out, RECORD_KEY, key);
-        head.len = 0;
     }
     if !found.value.is_empty() {
-        head.push(RECORD_VALUE << 3 | 2);
-        head.varint(found.value.len() as u64);
-    }
-    head.put(out);
-    out.extend_from_slice(found.value);
-}
-
-/// What comes before a record's bytes, gathered to be added at once: 34 bytes at most.
-struct Head {
-    bytes: [u8; 40],
-    len: usize,
-}
-
-impl Head {
-    /// Adds all of its memory and takes back what is too much: a copy of constant length costs less than a shorter one.
-    fn put(&self, out: &mut Vec<u8>) {
-        let end = out.len() + self.len;
-        out.extend_from_slice(&self.bytes);
-        out.truncate(end);
-    }
-
-    fn push(&mut self, byte: u8) {
-        self.bytes[self.len] = byte;
-        self.len += 1;
-    }
-
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.push((value & 0x7f) as u8 | 0x80);
-            value >>= 7;
-        }
-        self.push((value & 0x7f) as u8);
+        put_field(out, RECORD_VALUE, found.value);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::cursor::Cursor;
-use super::{field_len, number_len, put_field, put_number, put_prefix, put_varint, varint_len};
+use super::{field_len, number_len, put_field, put_number, put_prefix, put_tagged, varint_len};
 use crate::units::Offset;
 
 /// Protobuf tags: field number, and that a length follows (2) or a number (0).
@@ -167,18 +167,15 @@ pub fn encode_produce<'a>(
 
     put_prefix(out, field_len(body));
     out.reserve(field_len(body));
-    out.push(REQUEST_PRODUCE);
-    put_varint(out, body as u64);
+    put_tagged(out, REQUEST_PRODUCE, body as u64);
     if !topic.is_empty() {
         put_field(out, 1, topic.as_bytes());
     }
     if let Some(partition) = partition {
-        out.push(PARTITION);
-        put_varint(out, partition.into());
+        put_tagged(out, PARTITION, partition.into());
     }
     for (key, value) in records {
-        out.push(RECORD);
-        put_varint(out, record_len(key, value) as u64);
+        put_tagged(out, RECORD, record_len(key, value) as u64);
         if let Some(key) = key {
             put_field(out, 1, key);
         }
@@ -200,10 +197,8 @@ pub fn put_appended(out: &mut Vec<u8>, partition: u32, base: Offset, count: u32)
     let (partition, base, count) = (u64::from(partition), base.get(), u64::from(count));
     let append = number_len(partition) + number_len(base) + number_len(count);
     put_prefix(out, field_len(field_len(append)));
-    out.push(RESPONSE_PRODUCE);
-    put_varint(out, field_len(append) as u64);
-    out.push(APPEND);
-    put_varint(out, append as u64);
+    put_tagged(out, RESPONSE_PRODUCE, field_len(append) as u64);
+    put_tagged(out, APPEND, append as u64);
     put_number(out, APPEND_PARTITION, partition);
     put_number(out, APPEND_BASE, base);
     put_number(out, APPEND_COUNT, count);
