@@ -105,7 +105,8 @@ impl Image {
         Disk::with_state(config, state)
     }
 
-    /// Equal for images with the same files, names and bytes; the same on every machine.
+    /// Equal for images in which a program finds the same: files, names, bytes, and errors that nobody was told of yet; the
+    /// same on every machine.
     pub fn hash(&self) -> u128 {
         let mut hasher = Hasher::default();
         hash_tree(&self.state, ROOT, &mut hasher);
@@ -131,6 +132,10 @@ fn hash_tree(state: &State, dir: Ino, hasher: &mut Hasher) {
                 hasher.number(1);
                 hasher.wide(file.seen.hash());
                 file.bad_sectors.iter().for_each(|sector| hasher.number(*sector));
+                if let Some(errno) = file.last_error.filter(|_| !file.error_told) {
+                    hasher.number(4);
+                    hasher.number(u64::from(errno.0.unsigned_abs()));
+                }
             }
             Some(Node::Dir(_)) => {
                 hasher.number(2);

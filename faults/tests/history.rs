@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use faults::{Config, Disk, History, Images, Op, Open, Process, Profile};
+use faults::{Config, Disk, Errno, Fault, History, Image, Images, Kind, Op, Open, Process, Profile};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -233,6 +233,28 @@ fn run(process: &Process, step: &Step) -> io::Result<()> {
         Step::Rename(from, to) => process.rename(NAMES[*from], NAMES[*to]),
         Step::Remove(file) => process.remove_file(NAMES[*file]),
     }
+}
+
+#[test]
+fn an_error_that_nobody_was_told_of_makes_another_image() {
+    let disk = Disk::new(Config::new(Profile::Strict));
+    disk.put("/a", b"old").unwrap();
+    disk.record();
+    let file = disk.process().open("/a", Open::Write).unwrap();
+    file.write_at(b"new", 0).unwrap();
+    let failing = Kind::SyncFailure { errno: Errno::EIO };
+    disk.aim(Fault::new(Op::Sync, "*", failing)).unwrap();
+    file.sync_data().unwrap_err();
+    let history = disk.take_history().unwrap();
+
+    let [before, after] = [1, 2].map(|steps| history.at(steps).process_crash());
+    assert_eq!(before.files(), after.files());
+    assert_ne!(before.hash(), after.hash());
+    let sync = |image: &Image| {
+        image.to_disk(Config::new(Profile::Strict)).process().open("/a", Open::Write)?.sync_data()
+    };
+    sync(&before).unwrap();
+    sync(&after).unwrap_err();
 }
 
 proptest! {
