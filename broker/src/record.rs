@@ -131,7 +131,7 @@ pub fn encoded_len(key: Option<&[u8]>, value: &[u8]) -> usize {
     HEADER_BYTES + key.map_or(0, <[u8]>::len) + value.len()
 }
 
-/// Adds a record to `out`, without offset, timestamp and CRC, which [`stamp`] and [`close`] set when they are known. The caller has
+/// Adds a record to `out`, without offset, timestamp and CRC, which [`seal`] sets when they are known. The caller has
 /// checked that key and value together are at most [`Settings::RECORD_BYTES_MAX`](crate::settings::Settings).
 pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
     let keylen = key.map_or(0, <[u8]>::len);
@@ -148,10 +148,16 @@ pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Numbers and stamps the encoded record that fills `bytes`. It is not valid before [`close`].
+/// Sets offset and timestamp of the encoded record that fills `bytes`. It is not valid before [`close`].
 pub fn stamp(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
     bytes[0..8].copy_from_slice(&offset.get().to_be_bytes());
     bytes[16..24].copy_from_slice(&timestamp.get().to_be_bytes());
+}
+
+/// Both: sets offset, timestamp and CRC of the encoded record that fills `bytes`.
+pub fn seal(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
+    stamp(bytes, offset, timestamp);
+    close(bytes);
 }
 
 /// Sets the CRC of a record that was stamped.

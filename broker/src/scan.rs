@@ -9,6 +9,10 @@
 //!
 //! Looking forward cannot tell a record from a value that holds the bytes of one. That errs on the safe side: bytes are
 //! kept that might have been cut.
+//!
+//! Where the file cannot be read, the scan goes on behind it, as over any other bytes that are no record: a sector that a
+//! disk has lost takes the records in it, and not those behind it. Only a tail is never taken for torn on the strength
+//! of bytes that nobody has seen.
 
 use std::io;
 
@@ -23,6 +27,11 @@ const CHUNK: usize = 256 << 10;
 /// How much is read to look at single records.
 const SMALL_CHUNK: usize = 4 << 10;
 
+/// Where a read fails, it is tried again in pieces of this: what a device reads whole or not at all.
+const SECTOR: usize = 512;
+/// A file in which more sectors than this fail is not read around: each may cost the device seconds.
+const SECTORS_MAX: usize = 64;
+
 /// The largest size that a header is believed to announce.
 const BOUND: u32 = Settings::RECORD_BYTES_MAX;
 
@@ -36,12 +45,26 @@ pub struct Window<'a, F> {
     buf: Vec<u8>,
     /// The file position of `buf[0]`.
     buf_at: u64,
+    unreadable: Vec<Unreadable>,
+    sectors_failed: usize,
+}
+
+/// Bytes that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The first.
+    pub position: u64,
+    /// The one behind the last.
+    pub end: u64,
+    /// What the disk said.
+    pub why: String,
 }
 
 impl<'a, F: DiskFile> Window<'a, F> {
     /// Looks at the first `limit` bytes of a file.
     pub fn new(file: &'a F, limit: u64) -> Self {
-        Self { file, limit, chunk: CHUNK, buf: Vec::new(), buf_at: 0 }
+        let (buf, unreadable) = (Vec::new(), Vec::new());
+        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0 }
     }
 
     /// The same, for a look at few records.
@@ -66,17 +89,48 @@ impl<'a, F: DiskFile> Window<'a, F> {
         let available = usize::try_from(available).unwrap_or(usize::MAX);
         self.buf.resize(available.min(want.max(self.chunk)), 0);
         let n = match disk::read_full_at(self.file, &mut self.buf, position) {
-            // What cannot be read may lie behind the bytes that are wanted.
-            Err(_) if self.buf.len() > want => {
-                self.buf.truncate(want);
-                disk::read_full_at(self.file, &mut self.buf, position)
-            }
-            read => read,
+            Ok(n) => n,
+            Err(_) => self.read_around(position).inspect_err(|_| self.buf.clear())?,
         };
-        let n = n.inspect_err(|_| self.buf.clear())?;
         self.buf.truncate(n);
         self.buf_at = position;
         Ok(())
+    }
+
+    /// Fills the buffer sector by sector, with zeros for what cannot be read: those are no record.
+    fn read_around(&mut self, position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < self.buf.len() {
+            let at = position + done as u64;
+            let in_sector = usize::try_from(at % SECTOR as u64).unwrap_or(0);
+            let len = (SECTOR - in_sector).min(self.buf.len() - done);
+            let piece = &mut self.buf[done..done + len];
+            match disk::read_full_at(self.file, piece, at) {
+                Ok(n) if n < len => return Ok(done + n),
+                Ok(_) => {}
+                Err(e) if self.sectors_failed == SECTORS_MAX => return Err(e),
+                Err(e) => {
+                    piece.fill(0);
+                    self.sectors_failed += 1;
+                    self.fails(at, at + len as u64, &e);
+                }
+            }
+            done += len;
+        }
+        Ok(done)
+    }
+
+    fn fails(&mut self, position: u64, end: u64, why: &io::Error) {
+        match self.unreadable.last_mut() {
+            // The next sector, or the same again.
+            Some(last) if (last.position..=last.end).contains(&position) => last.end = last.end.max(end),
+            _ => self.unreadable.push(Unreadable { position, end, why: why.to_string() }),
+        }
+    }
+
+    /// The first bytes from `position` to `end` that could not be read, of those that were tried.
+    pub fn unreadable_in(&self, position: u64, end: u64) -> Option<&Unreadable> {
+        self.unreadable.iter().find(|bad| bad.end > position && bad.position < end)
     }
 
     /// The record at `position`, if one is there.
@@ -144,14 +198,14 @@ pub struct Hole {
 }
 
 /// What stands behind the last record that a scan accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
     /// Nothing: the log ends with it.
     Clean,
     /// The rest of a write that was interrupted.
     Torn,
-    /// Bytes that cannot be read at all.
-    Unreadable(io::ErrorKind),
+    /// Bytes that cannot be read, at least in part: nobody knows what they are.
+    Unreadable(String),
     /// A valid record that does not follow; nothing behind it can be put in order.
     Disorder {
         /// The offset it claims.
@@ -178,6 +232,8 @@ pub struct Scan {
     pub time_index: Vec<Entry>,
     /// The holes between them.
     pub holes: Vec<Hole>,
+    /// What could not be read of them, and of what stands behind.
+    pub unreadable: Vec<Unreadable>,
     /// What stands behind them.
     pub tail: Tail,
 }
@@ -252,7 +308,7 @@ impl Scan {
             }
             let found = match window.record(at) {
                 Ok(found) => found.ok().map(|r| (r.offset, r.timestamp, r.len())),
-                Err(e) => break Tail::Unreadable(e.kind()),
+                Err(e) => break Tail::Unreadable(e.to_string()),
             };
             if let Some((offset, timestamp, bytes)) = found
                 && offset == end
@@ -270,12 +326,16 @@ impl Scan {
             let ahead = match found {
                 Some((offset, ..)) => Some((at, offset)),
                 None => match window.look_forward(at) {
-                    Err(e) => break Tail::Unreadable(e.kind()),
+                    Err(e) => break Tail::Unreadable(e.to_string()),
                     Ok(Ok(ahead)) => ahead,
                     Ok(Err(unsure)) => break Tail::Disorder { found: end, position: Position::new(unsure) },
                 },
             };
-            let Some((next_at, offset)) = ahead else { break Tail::Torn };
+            let Some((next_at, offset)) = ahead else {
+                break window
+                    .unreadable_in(at, len)
+                    .map_or(Tail::Torn, |bad| Tail::Unreadable(bad.why.clone()));
+            };
             let fits = offset >= end && offset.since(end) <= (next_at - at) / HEADER_BYTES as u64;
             if !fits || next_at == at {
                 break Tail::Disorder { found: offset, position: Position::new(next_at) };
@@ -284,8 +344,8 @@ impl Scan {
             meter.skip(base, offset);
             (at, end) = (next_at, offset);
         };
-        let latest = meter.latest;
-        Scan { records, end, end_at: Position::new(at), latest, index, time_index, holes, tail }
+        let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.unreadable);
+        Scan { records, end, end_at, latest, index, time_index, holes, unreadable, tail }
     }
 }
 

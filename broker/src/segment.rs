@@ -222,7 +222,8 @@ pub fn open_sealed<D: Disk>(disk: &D, dir: &Path, sealed: &Sealed) -> io::Result
         end: sealed.end,
         bytes: sealed.bytes,
         index: index(Kind::Index),
-        time_index: index(Kind::TimeIndex),
+        // Where nobody knows the latest time, the index may leave out times that could not be read.
+        time_index: sealed.latest.and_then(|_| index(Kind::TimeIndex)),
     })
 }
 
@@ -255,8 +256,8 @@ impl<F: DiskFile> View<F> {
     /// is where that record is thought to be; it is checked like everything else.
     pub fn read(&self, from: Offset, max_bytes: usize, hint: Option<Position>) -> io::Result<Read> {
         let place = match hint {
-            Some(position) if self.holds((from, position))? => (from, position),
-            _ => self.locate(from)?,
+            Some(position) if self.holds((from, position)) => (from, position),
+            _ => self.locate(from),
         };
         let mut expected = place.0;
         let mut at = place.1.get();
@@ -270,6 +271,7 @@ impl<F: DiskFile> View<F> {
                 _ => match self.behind_damage(&mut window, at, expected)? {
                     Some((next, next_at)) if next <= from => (expected, at) = (next, next_at),
                     behind => {
+                        readable(&window, at, behind)?;
                         let next = behind.map_or(self.end, |(next, _)| next);
                         return Ok(Read::Damaged { position: Position::new(at), next });
                     }
@@ -338,25 +340,25 @@ impl<F: DiskFile> View<F> {
     }
 
     /// Where to start looking for an offset: the last index entry at or below it, if the log confirms it.
-    fn locate(&self, offset: Offset) -> io::Result<Place> {
+    fn locate(&self, offset: Offset) -> Place {
         let start = (self.base, Position::ZERO);
         let entry = self.index.as_ref().and_then(|i| i.last_where(|e| e.key <= offset.get()));
-        let Some(entry) = entry else { return Ok(start) };
+        let Some(entry) = entry else { return start };
         let place = (Offset::new(entry.key), Position::new(entry.value));
-        Ok(if self.holds(place)? { place } else { start })
+        if self.holds(place) { place } else { start }
     }
 
-    /// Whether the record with this offset really begins there.
-    fn holds(&self, (offset, position): Place) -> io::Result<bool> {
+    /// Whether the record with this offset really begins there, as far as that can be read.
+    fn holds(&self, (offset, position): Place) -> bool {
         if offset < self.base || position.get() >= self.bytes {
-            return Ok(false);
+            return false;
         }
         let mut header = [0; record::HEADER_BYTES];
-        let n = disk::read_full_at(&*self.log, &mut header, position.get())?;
+        let Ok(n) = disk::read_full_at(&*self.log, &mut header, position.get()) else { return false };
         if record::claimed_offset(&header[..n]) != Some(offset) {
-            return Ok(false);
+            return false;
         }
-        Ok(Window::small(&*self.log, self.bytes).record(position.get())?.is_ok())
+        Window::small(&*self.log, self.bytes).record(position.get()).is_ok_and(|found| found.is_ok())
     }
 
     /// The first record whose timestamp is `at` or later.
@@ -374,7 +376,11 @@ impl<F: DiskFile> View<F> {
                     expected = expected.next();
                 }
                 // The bad record may be the one that was asked for, so none behind it may be named.
-                _ => return Ok(TimeLookup::Damaged(expected, Position::new(position))),
+                _ => {
+                    let behind = self.behind_damage(&mut window, position, expected)?;
+                    readable(&window, position, behind)?;
+                    return Ok(TimeLookup::Damaged(expected, Position::new(position)));
+                }
             }
         }
         Ok(TimeLookup::None)
@@ -390,7 +396,7 @@ impl<F: DiskFile> View<F> {
             return Ok(start);
         }
         let mut window = Window::new(&*self.log, self.bytes);
-        let (mut expected, from) = self.locate(holder)?;
+        let (mut expected, from) = self.locate(holder);
         let mut position = from.get();
         while let Ok(found) = window.record(position)? {
             if found.offset != expected {
@@ -405,6 +411,17 @@ impl<F: DiskFile> View<F> {
         }
         Ok(start)
     }
+}
+
+/// An error where bytes between `position` and the next record are none because they could not be read: the disk may give
+/// them back.
+fn readable<F: DiskFile>(
+    window: &Window<'_, F>,
+    position: u64,
+    next: Option<(Offset, u64)>,
+) -> io::Result<()> {
+    let end = next.map_or(u64::MAX, |(_, at)| at);
+    window.unreadable_in(position, end).map_or(Ok(()), |bad| Err(io::Error::other(bad.why.clone())))
 }
 
 /// What looking for a time met.

@@ -184,14 +184,18 @@ impl<D: Disk> Verifier<'_, D> {
             let what = format!("{} bytes are damaged; {lost}, good records follow", hole.bytes);
             self.fault(path, Some(hole.position.get()), Some(hole.first), what);
         }
+        for bad in &scan.unreadable {
+            let what = format!("{} bytes cannot be read: {}", bad.end - bad.position, bad.why);
+            self.fault(path, Some(bad.position), None, what);
+        }
         let (at, rest) = (scan.end_at.get(), len - scan.end_at.get());
-        let tail = match scan.tail {
+        let tail = match &scan.tail {
             Tail::Clean => None,
             Tail::Torn if is_last => Some(format!(
                 "the last {rest} bytes are no record: an unfinished write, cut off at the next start"
             )),
             Tail::Torn => Some(format!("the last {rest} bytes are no record, and a later segment follows")),
-            Tail::Unreadable(kind) => Some(format!("{rest} bytes cannot be read: {kind}")),
+            Tail::Unreadable(why) => Some(format!("the last {rest} bytes cannot all be read: {why}")),
             Tail::Disorder { found, position } => Some(format!(
                 "{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}"
             )),

@@ -113,6 +113,16 @@ impl Image {
         hasher.finish()
     }
 
+    /// Whether a program can be told of a failure of the device, though none is aimed at: of one that nobody was told of yet,
+    /// or of a sector that cannot be read.
+    pub fn is_failing(&self) -> bool {
+        let failing = |node: &Node| match node {
+            Node::File(file) => !file.bad_sectors.is_empty() || (file.errors > 0 && !file.error_told),
+            Node::Dir(_) => false,
+        };
+        self.state.nodes.values().any(|node| failing(node))
+    }
+
     /// Every file with its bytes, by path; directories end in a slash and have none.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();

@@ -250,6 +250,7 @@ fn an_error_that_nobody_was_told_of_makes_another_image() {
     let [before, after] = [1, 2].map(|steps| history.at(steps).process_crash());
     assert_eq!(before.files(), after.files());
     assert_ne!(before.hash(), after.hash());
+    assert_eq!([before.is_failing(), after.is_failing()], [false, true]);
     let sync = |image: &Image| {
         image.to_disk(Config::new(Profile::Strict)).process().open("/a", Open::Write)?.sync_data()
     };

@@ -114,8 +114,11 @@ fn log(file: &File, len: u64, full: bool, output: &mut Output) -> Result<(), Sto
             Err(unsure) => unsure,
         };
         let behind = if next == len { "no valid record after them" } else { "a valid record after them" };
-        output
-            .line(format_args!("  byte {at}: {} bytes are not a record, {behind}: {invalid}", next - at))?;
+        let why = match window.unreadable_in(at, next) {
+            Some(bad) => format!("byte {} cannot be read: {}", bad.position, bad.why),
+            None => invalid.to_string(),
+        };
+        output.line(format_args!("  byte {at}: {} bytes are not a record, {behind}: {why}", next - at))?;
         at = next;
     }
     Ok(())

@@ -159,13 +159,13 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The first known damage to records that are kept and come before `end`. What a start could not read of the end of a
-    /// segment may be readable by now: a lookup reads all of such a segment anyway.
+    /// The first known damage to records that are kept and come before `end`. What a start could not read of a segment may be
+    /// readable by now: a lookup reads all of such a segment anyway.
     pub(super) fn damage_before(&self, end: Offset) -> Option<Error> {
         let kept = |d: &&Damage| d.first < d.next && d.next > self.start && d.first < end;
         let unread = |d: &Damage| {
-            let ends_it = |s: &Sealed| s.base <= d.first && d.next == s.end;
-            self.sealed.iter().any(|s| s.latest.is_none() && s.bytes > 0 && ends_it(s))
+            let has_it = |s: &Sealed| s.base <= d.first && d.next <= s.end;
+            self.sealed.iter().any(|s| s.latest.is_none() && s.bytes > 0 && has_it(s))
         };
         let damage = self.damage.iter().filter(kept).find(|d| !unread(d))?;
         let Damage { segment, position, first, next, .. } = damage.clone();

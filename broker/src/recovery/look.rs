@@ -135,12 +135,23 @@ impl<D: Disk> Recovery<'_, D> {
             scan = prefix;
         }
         self.name_holes(path, &scan);
+        for bad in &scan.unreadable {
+            let (name, bytes) = (name_of(path), bad.end - bad.position);
+            self.note(format!(
+                "{name}: {bytes} bytes from byte {} on cannot be read: {}",
+                bad.position, bad.why
+            ));
+        }
         let entries = scan.index.len() as u64;
         let mut sealed =
             Sealed { base, end: scan.end, bytes: scan.end_at.get(), latest: scan.latest, entries };
         let mut whole = scan.holes.is_empty();
-        match (scan.tail, next) {
-            (Tail::Disorder { found, position }, _) => {
+        if !scan.unreadable.is_empty() {
+            // Nobody knows how late the records there are.
+            sealed.latest = None;
+        }
+        match (&scan.tail, next) {
+            (&Tail::Disorder { found, position }, _) => {
                 let expected = scan.end;
                 let name = name_of(path);
                 self.fence(format!(
@@ -158,9 +169,9 @@ impl<D: Disk> Recovery<'_, D> {
                 sealed.latest = None;
                 whole = false;
             }
-            (Tail::Unreadable(kind), _) => {
+            (Tail::Unreadable(why), _) => {
                 let (name, at) = (name_of(path), scan.end_at);
-                self.fence(format!("{name} cannot be read behind byte {at}: {kind}"));
+                self.fence(format!("{name} cannot be read behind byte {at}: {why}"));
                 sealed.bytes = len;
                 sealed.latest = None;
                 whole = false;
@@ -175,8 +186,12 @@ impl<D: Disk> Recovery<'_, D> {
         if let Some(next) = next {
             self.join(path, &mut sealed, &scan, next, len);
         }
-        if self.remember_damage(base, !scan.holes.is_empty(), found) {
-            self.restore_indexes(base, &scan)?;
+        let damaged = !scan.holes.is_empty();
+        if !damaged || self.remember_damage(base, found) {
+            let restored = self.restore_indexes(base, &scan);
+            if !damaged && restored && scan.unreadable.is_empty() {
+                self.forget_damage(base, found);
+            }
         }
         Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
     }
@@ -286,24 +301,24 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Whole indexes would make a segment with holes look like any other: so that the next start looks again, it gets a mark
     /// first. Without the mark its indexes stay as they are.
-    fn remember_damage(&mut self, base: Offset, damaged: bool, found: &Found) -> bool {
+    fn remember_damage(&mut self, base: Offset, found: &Found) -> bool {
+        if self.told.read_only.is_some() || found.damaged.contains(&base) {
+            return true;
+        }
         let mark = files::damaged_path(self.told.dir, base);
-        match (damaged, found.damaged.contains(&base)) {
-            _ if self.told.read_only.is_some() => true,
-            // Durable before the indexes are: a power loss must not keep them and take the mark.
-            (true, false) => match self.make_mark(&mark) {
-                Ok(()) => true,
-                Err(e) => {
-                    self.note(format!("{} could not be made: {e}", name_of(&mark)));
-                    false
-                }
-            },
-            (false, true) => {
-                // It was mended, or its damage has become a torn tail. Where the mark stays, the next start looks again.
-                let _ = self.disk.remove_file(&mark);
-                true
-            }
-            _ => true,
+        // Durable before the indexes are: a power loss must not keep them and take the mark.
+        let made = self.make_mark(&mark);
+        if let Err(e) = &made {
+            self.note(format!("{} could not be made: {e}", name_of(&mark)));
+        }
+        made.is_ok()
+    }
+
+    /// It was mended, or its damage has become a torn tail: its indexes are whole again, durably, and the mark can go. Where it
+    /// stays, the next start looks again.
+    fn forget_damage(&self, base: Offset, found: &Found) {
+        if self.told.read_only.is_none() && found.damaged.contains(&base) {
+            let _ = self.disk.remove_file(&files::damaged_path(self.told.dir, base));
         }
     }
 
@@ -344,11 +359,12 @@ impl<D: Disk> Recovery<'_, D> {
         }
     }
 
-    /// Replaces the indexes that are not what appending would have written.
-    fn restore_indexes(&mut self, base: Offset, scan: &Scan) -> io::Result<()> {
+    /// Replaces the indexes that are not what appending would have written; whether they are that now.
+    fn restore_indexes(&mut self, base: Offset, scan: &Scan) -> bool {
         if self.told.read_only.is_some() {
-            return Ok(());
+            return false;
         }
+        let mut restored = true;
         for (kind, entries) in [(Kind::Index, &scan.index), (Kind::TimeIndex, &scan.time_index)] {
             let (path, right) = (self.path(base, kind), index::encode_all(entries));
             let limit = right.len() as u64 + ENTRY_BYTES as u64;
@@ -362,10 +378,11 @@ impl<D: Disk> Recovery<'_, D> {
                 Err(e) => {
                     self.note(format!("{} could not be rebuilt: {e}", name_of(&path)));
                     self.unbuilt.push((base, kind, right));
+                    restored = false;
                 }
             }
         }
-        Ok(())
+        restored
     }
 }
 

@@ -201,8 +201,7 @@ mod tests {
             for r in &records {
                 let start = log.len();
                 record::encode(&mut log, r.key.as_deref(), &r.value);
-                record::stamp(&mut log[start..], Offset::new(r.offset), Timestamp::from_millis(r.timestamp_ms));
-                record::close(&mut log[start..]);
+                record::seal(&mut log[start..], Offset::new(r.offset), Timestamp::from_millis(r.timestamp_ms));
             }
             let mut frame = Vec::new();
             let (start, end) = (Offset::new(log_start_offset), Offset::new(log_end_offset));

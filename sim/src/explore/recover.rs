@@ -30,6 +30,8 @@ const TIMES: usize = 3;
 /// What a recovery came to.
 #[derive(Debug)]
 pub struct Found {
+    /// Whether the device could fail in it.
+    pub failing: bool,
     /// Whether it found the last stop clean.
     pub clean: bool,
     /// What it said.
@@ -93,7 +95,7 @@ pub fn recover(
         }
         let said = report.partitions.iter().map(host::recovered).collect();
         disk.crash_process(); // before the broker is dropped: dropping is not what is looked at
-        Found { clean: report.clean, said, look, history }
+        Found { failing: false, clean: report.clean, said, look, history }
     });
     disk.crash_process();
     found

@@ -299,7 +299,8 @@ impl Shared<'_> {
             return (found.clone(), false);
         }
         let disk = image.to_disk(faults::Config::new(self.run.profile));
-        let found = Arc::new(recover(&disk, settings, boot.clone(), self.run.off.as_ref()));
+        let found = recover(&disk, settings, boot.clone(), self.run.off.as_ref());
+        let found = Arc::new(found.map(|found| Found { failing: image.is_failing(), ..found }));
         let new = known().learn(key, &found);
         (found, new)
     }
@@ -320,12 +321,12 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
             let places = topics.flat_map(|(topic, count)| (0..count).map(move |n| (topic.clone(), n)));
             let missing: Vec<_> = places.filter(missing).collect();
             if missing.is_empty() {
-                walk.found(found.clean, &found.said, &found.look, now);
+                walk.found((found.clean, found.failing), &found.said, &found.look, now);
             } else {
                 let mut look = found.look.clone();
                 let unknown = PartitionLook { unknown: true, ..PartitionLook::default() };
                 look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
-                walk.found(found.clean, &found.said, &look, now);
+                walk.found((found.clean, found.failing), &found.said, &look, now);
             }
         }
     }

@@ -77,8 +77,15 @@ impl Walk {
         self.crash(CrashKind::Power, at);
     }
 
-    /// A broker that was started on what is left, and what was found in it.
-    pub(crate) fn found(&mut self, clean: bool, said: &[Recovered], look: &Look, at: Millis) {
+    /// A broker that was started on what is left, and what was found in it: whether it took the last stop for clean, and whether
+    /// the device could fail it.
+    pub(crate) fn found(
+        &mut self,
+        (clean, failing): (bool, bool),
+        said: &[Recovered],
+        look: &Look,
+        at: Millis,
+    ) {
         self.model.down_since = None;
         self.model.starts += 1;
         self.after_a_stop(clean, said);
@@ -87,7 +94,11 @@ impl Walk {
             let what = name(&said.topic, said.partition);
             let known = self.model.partition(&said.topic, said.partition);
             let by_hand = known.is_some_and(|known| known.hurt || known.at_odds());
-            if let Some(why) = said.fenced.as_ref().filter(|_| self.struck == 0 && !by_hand) {
+            if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+                known.fenced = said.fenced.is_some();
+                known.may_fence |= known.fenced && failing;
+            }
+            if let Some(why) = said.fenced.as_ref().filter(|_| !failing && !by_hand) {
                 let expected = ("the partition takes writes after a restart", why.as_str());
                 self.findings.broke(super::Promise::Live, "fenced", what, expected, &[]);
             }
