@@ -40,6 +40,9 @@ pub struct Recovered<F> {
     pub end: Offset,
     /// Up to where the log is known to be synced.
     pub durable: Offset,
+    /// Up to where there may be records that are not shown: under `always`, those that could not be made durable; without an
+    /// end, those of a tail that could not be read.
+    pub hidden_to: Option<Offset>,
     /// Whether every sealed segment has the indexes that it should have.
     pub indexes_in_order: bool,
     /// Why nothing of it can be served, where that is so. What is left of it is unknown then, not empty.
@@ -57,6 +60,7 @@ impl<F> Recovered<F> {
             active: None,
             end: Offset::ZERO,
             durable: Offset::ZERO,
+            hidden_to: None,
             indexes_in_order: false,
             report: PartitionReport {
                 fenced: Some(reason.clone()),
@@ -95,6 +99,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         is_durable,
         sync_failed: false,
         unbuilt: Vec::new(),
+        is_end_unseen: false,
     };
     let found = recovery.list()?;
     recovery.run(found)
@@ -121,6 +126,8 @@ struct Recovery<'a, D> {
     sync_failed: bool,
     /// Indexes that could not be built anew, with the bytes that they should have.
     unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
+    /// Whether the last segment's tail could not be read: nobody knows where the log ends.
+    is_end_unseen: bool,
 }
 
 impl<D: Disk> Recovery<'_, D> {
@@ -211,7 +218,12 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.segments = logs.len();
         let is_active = |base: Offset| active.as_ref().is_some_and(|a| a.base == base);
         let indexes_in_order = self.unbuilt.iter().all(|(base, ..)| is_active(*base));
-        Ok(Recovered { sealed, active, end, durable, indexes_in_order, unopened: None, report: self.report })
+        let hidden_to = match self.is_end_unseen {
+            true => Some(Offset::new(u64::MAX)),
+            false => (durable < end).then_some(end),
+        };
+        let (unopened, report) = (None, self.report);
+        Ok(Recovered { sealed, active, end, durable, hidden_to, indexes_in_order, unopened, report })
     }
 
     fn sync_sealed(&mut self, base: Offset) -> bool {

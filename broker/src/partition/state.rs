@@ -34,8 +34,8 @@ pub(crate) struct State<D: Disk> {
     pub(super) damage_told: BTreeSet<(Offset, Position)>,
     /// Why it cannot even be read: recovery could not open it.
     pub(super) unopened: Option<String>,
-    /// Up to where records lie behind the readable end that recovery could not make durable. They are there, and under
-    /// `always` they cannot be shown before they are safe: who asks for them is told so, and not that the log ends.
+    /// Up to where there are, or may be, records behind the readable end: see [`Recovered::hidden_to`]. Who asks for them is
+    /// told so, and not that the log ends.
     pub(super) hidden_to: Option<Offset>,
     pub(super) closing: bool,
     /// Whether the background task exists.
@@ -76,7 +76,8 @@ pub(super) enum Roll {
 impl<D: Disk> State<D> {
     /// As recovery left it.
     pub(super) fn new(recovered: Recovered<D::File>) -> Self {
-        let Recovered { sealed, active, end, durable, indexes_in_order, unopened, report } = recovered;
+        let Recovered { sealed, active, end, durable, hidden_to, indexes_in_order, unopened, report } =
+            recovered;
         Self {
             start: report.start,
             sealed,
@@ -87,7 +88,7 @@ impl<D: Disk> State<D> {
             failing: false,
             damage_told: BTreeSet::new(),
             unopened,
-            hidden_to: (durable < end).then_some(end),
+            hidden_to,
             closing: false,
             busy: false,
             roll: Roll::No,

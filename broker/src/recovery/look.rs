@@ -172,6 +172,7 @@ impl<D: Disk> Recovery<'_, D> {
             (Tail::Unreadable(why), _) => {
                 let (name, at) = (name_of(path), scan.end_at);
                 self.fence(format!("{name} cannot be read behind byte {at}: {why}"));
+                self.is_end_unseen = next.is_none() && !matches!(self.told.evidence, Evidence::Clean(_));
                 sealed.bytes = len;
                 sealed.latest = None;
                 whole = false;

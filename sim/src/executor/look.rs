@@ -44,7 +44,9 @@ pub(super) async fn look(stage: &Stage) {
         topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
     let mut progress: BTreeMap<Place, Progress> = BTreeMap::new();
     let earliest: Vec<Request> = places.iter().map(|place| offsets(place, At::Earliest)).collect();
-    for (place, answer) in places.iter().zip(ask(stage, pipe, &earliest).await) {
+    let latest = places.iter().map(|place| offsets(place, At::Latest));
+    let both: Vec<Request> = earliest.iter().cloned().chain(latest).collect();
+    for (place, answer) in places.iter().zip(ask(stage, pipe, &both).await) {
         let next = match answer {
             Answer::Offset(Some((start, _))) => Some(start),
             _ => None,

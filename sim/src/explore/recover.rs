@@ -105,7 +105,8 @@ pub fn recover(
 fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
     let Ok(range) = partition.range() else { return PartitionLook::default() };
     let (start, end) = (range.start.get(), range.end.get());
-    let mut look = PartitionLook { start, end, ranged: true, ..PartitionLook::default() };
+    let hides = partition.latest().is_err();
+    let mut look = PartitionLook { start, end, ranged: true, hides, ..PartitionLook::default() };
     let (mut next, mut holes) = (start, 0);
     while next < end && holes < HOLES {
         match partition.read(Offset::new(next), usize::MAX >> 1) {

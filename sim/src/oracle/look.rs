@@ -19,6 +19,8 @@ pub struct PartitionLook {
     pub end: u64,
     /// Whether start and end are known.
     pub ranged: bool,
+    /// Whether the broker says that there may be more behind the end than it can show.
+    pub hides: bool,
     /// Every record that could be read.
     pub records: BTreeMap<u64, Seen>,
     /// Every offset whose read was answered by an error, and the offset that the error names.
@@ -65,6 +67,9 @@ impl Look {
             }
             (Request::Offsets { at: At::Latest, .. }, Answer::Offset(Some((offset, _)))) => {
                 (look.end, look.ranged) = (*offset, true);
+            }
+            (Request::Offsets { at: At::Latest, .. }, Answer::Refused { code: Code::StorageFailed, .. }) => {
+                look.hides = true;
             }
             (Request::Offsets { at: At::Time(t), .. }, Answer::Offset(found)) => {
                 look.times.push((*t, Some(*found)));

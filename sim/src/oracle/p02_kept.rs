@@ -16,7 +16,6 @@ use broker::error::Code;
 use super::look::{PartitionLook, name, show};
 use super::model::{Fate, Model, Slot};
 use super::{Findings, Promise};
-use crate::trace::Mode;
 
 /// One partition in a look: every offset that was promised is there, or may be gone. Those that may be and are, are
 /// forgotten: their offsets are free.
@@ -30,9 +29,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
     let (hurt, lied) = (known.hurt, known.lied);
-    // In `always` mode nothing is readable before it is durable. Where a start could not sync the log, and has fenced it for
-    // that, its end is hidden until the next start, and nothing of it is given up.
-    let hides_its_end = known.fenced && known.may_fence && model.durability == Mode::Always;
+    // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
+    // next start, and nothing of it is given up.
+    let hides_its_end = look.hides && known.fenced && known.may_fence;
     let mut gone = Vec::new();
     let mut survived = Vec::new();
     let what = name(topic, partition);

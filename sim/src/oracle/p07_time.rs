@@ -11,9 +11,10 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
     }
     for (t, answer) in &look.times {
         let right = look.records.values().find(|r| r.timestamp >= *t).map(|r| (r.offset, r.timestamp));
-        // A record that cannot be read has no time: it may be the first, and an error is then as good an answer.
+        // A record that cannot be read, or not be shown, has no time: it may be the first, and an error is then as good an
+        // answer.
         let hidden = right.map_or(u64::MAX, |(offset, _)| offset);
-        let may_differ = look.errors.keys().any(|o| *o < hidden);
+        let may_differ = look.errors.keys().any(|o| *o < hidden) || (look.hides && right.is_none());
         // While it was asked, retention may have moved the start, up to where it is now.
         let later = look.records.range(look.start..).map(|(_, r)| r).find(|r| r.timestamp >= *t);
         let later = later.map(|r| (r.offset, r.timestamp));

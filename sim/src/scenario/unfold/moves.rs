@@ -13,7 +13,7 @@ use crate::scenario::{
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 34] = [
+pub const MOVES: [&str; 35] = [
     "produce",
     "consume",
     "fetch",
@@ -45,6 +45,7 @@ pub const MOVES: [&str; 34] = [
     "damage-log",
     "damage-index",
     "tear-log",
+    "lose-sector",
     "partition",
     "clock",
     "wait",
@@ -103,6 +104,7 @@ impl Mover<'_> {
             "damage-log" => self.damage("log", out),
             "damage-index" => self.damage_index(out),
             "tear-log" => self.tear_log(out),
+            "lose-sector" => self.lose_sector(out),
             "partition" => self.partition(out),
             "clock" => out.push(self.clock()),
             _ => out.push(Step::Advance(self.short())),
@@ -350,6 +352,23 @@ impl Mover<'_> {
     fn tear_log(&mut self, out: &mut Vec<Step>) {
         let (down, file, to) = (self.down(), self.a_file("log"), self.a_place());
         out.extend([down, Step::Surgery(Surgery::Truncate { file, to }), start()]);
+    }
+
+    /// A sector of a log cannot be read, found out by a start or by a reader. Then the disk reads again, and so must a start.
+    fn lose_sector(&mut self, out: &mut Vec<Step>) {
+        let any = || Step::Restart(Start { expect: StartExpect::Any, ..Start::default() });
+        let (file, at) = (self.a_file("log"), self.a_place());
+        let lost = Step::Surgery(Surgery::Unreadable { file, at });
+        if self.streams.faults.random_range(0..2u32) == 0 {
+            out.push(lost);
+        } else {
+            out.extend([self.down(), lost, any()]);
+        }
+        out.extend([self.fetch(), self.produce()]);
+        if self.streams.faults.random_range(0..2u32) == 0 {
+            out.extend([Step::Crash, any(), self.produce(), self.consume()]);
+        }
+        out.extend([Step::Calm, self.fetch(), start()]);
     }
 
     // Network and time.
