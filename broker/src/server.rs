@@ -14,6 +14,7 @@ mod execute;
 mod input;
 mod limits;
 mod pool;
+mod room;
 mod run;
 
 pub use limits::Limits;

@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::time::Duration;
+
+use broker::client::Fetch;
 use broker::server::Limits;
-use broker::wire::proto::ErrorCode;
-use common::{Server, frame_of, ok, record};
+use broker::units::Offset;
+use broker::wire::proto::{ErrorCode, request};
+use common::{Server, frame_of, framed, ok, record};
 
 /// Resident memory of this process, in KiB.
 fn resident() -> u64 {
@@ -17,6 +21,7 @@ fn resident() -> u64 {
 async fn memory_is_bounded_by_the_limits() {
     memory_grows_with_bytes_received_not_with_bytes_announced().await;
     many_empty_records_are_refused_before_they_are_decoded().await;
+    answers_that_nobody_takes_share_a_bounded_room().await;
     memory_stays_flat_while_a_client_streams().await;
 }
 
@@ -54,6 +59,47 @@ async fn many_empty_records_are_refused_before_they_are_decoded() {
     let grown = resident().saturating_sub(before);
     assert!(grown < 120 << 10, "{grown} KiB for a message of 16 MB");
     ok(server.client().produce("t", None, record("still here")).await);
+    server.stop().await;
+}
+
+async fn answers_that_nobody_takes_share_a_bounded_room() {
+    let server = Server::with_limits(Limits { answer_bytes: 32 << 20, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let mut pipeline = server.pipeline().await;
+    let value = vec![b'x'; 10_000];
+    for _ in 0..20 {
+        pipeline.send_produce("t", None, (0..100).map(|_| (None, &value[..])));
+    }
+    while pipeline.awaited() > 0 {
+        pipeline.receive_produced().await.expect("the server answers");
+    }
+
+    // Each could hold three answers of 8 MiB: one that is sent, one behind it, and one that waits to be queued.
+    let before = resident();
+    let mut connections = Vec::new();
+    for _ in 0..60 {
+        let mut raw = server.connect().await;
+        let fetch = Fetch { max_bytes: 8 << 20, ..Fetch::from(Offset::ZERO) };
+        let request = framed(request::Kind::Consume(fetch.request("t", 0)));
+        for _ in 0..4 {
+            raw.send(&request).await;
+        }
+        connections.push(raw);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160 << 10, "{grown} KiB for answers that nobody takes");
+
+    // Who listens gets what there is, in smaller pieces.
+    let client = server.client();
+    let mut next = Offset::ZERO;
+    while next < Offset::new(2000) {
+        let fetch = Fetch { max_bytes: 8 << 20, ..Fetch::from(next) };
+        let records = ok(client.consume("t", 0, fetch).await).records;
+        assert_eq!(records.first().expect("one at least").offset, next);
+        next = next.plus(records.len() as u64);
+    }
+    drop(connections);
     server.stop().await;
 }
 

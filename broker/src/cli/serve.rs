@@ -114,6 +114,9 @@ struct LimitArgs {
     /// Bytes of records in one answer; a single larger record is still sent
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = quantity::memory)]
     max_fetch_bytes: usize,
+    /// Memory for answers over 64 KiB, all connections together. When little is left, answers are shorter
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
+    max_answer_bytes: usize,
     /// The longest that a consume may wait for records
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     max_wait: Duration,
@@ -194,6 +197,7 @@ impl Args {
             in_flight_bytes: args.max_in_flight_bytes,
             buffer_bytes: args.max_buffer_bytes,
             fetch_bytes: args.max_fetch_bytes,
+            answer_bytes: args.max_answer_bytes,
             wait: args.max_wait,
             idle: args.idle_timeout,
             frame_time: args.frame_timeout,

@@ -22,6 +22,7 @@ use super::execute::{self, Other};
 use super::input::Input;
 use super::limits::Limits;
 use super::pool::Pool;
+use super::room::{Room, Share};
 use super::run::{Batches, Run};
 use crate::broker::Broker;
 use crate::disk::Disk;
@@ -55,19 +56,28 @@ pub(super) struct Context<D: Disk> {
     pub metrics: Arc<Metrics>,
     /// The memory of long requests.
     pool: Pool,
+    /// The memory of long answers.
+    pub room: Room,
 }
 
 impl<D: Disk> Context<D> {
     pub fn new(broker: Broker<D>, limits: Limits, stop: CancellationToken, metrics: Arc<Metrics>) -> Self {
         let pool = Pool::new(limits.buffer_bytes, limits.frame_bytes.saturating_add(PREFIX_BYTES));
-        Self { broker, limits, stop, metrics, pool }
+        let room = Room::new(limits.answer_bytes);
+        Self { broker, limits, stop, metrics, pool, room }
     }
 }
 
 /// An answer on its way, with its share of the bytes in flight.
 struct Answer<D: Disk> {
     what: What<D>,
-    _share: OwnedSemaphorePermit,
+    holds: Holds,
+}
+
+/// What an answer holds until it has been sent.
+struct Holds {
+    _in_flight: OwnedSemaphorePermit,
+    _room: Share,
 }
 
 enum What<D: Disk> {
@@ -290,13 +300,13 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             let _ = partition.committed(end).await;
         }
         match execute::other(kind, self.context).await {
-            Other::Consumed(fetched) => {
+            Other::Consumed(fetched, room) => {
                 let bytes = fetched.bytes.len();
-                self.answer(What::Consumed(fetched), bytes).await
+                self.answer(What::Consumed(fetched), bytes, room).await
             }
             Other::Response(response) => {
                 let bytes = response.encoded_len();
-                self.answer(What::Other(response), bytes).await
+                self.answer(What::Other(response), bytes, Share::default()).await
             }
         }
     }
@@ -311,23 +321,24 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         self.unsettled.retain(|(partition, end)| !matches!(partition.is_committed(*end), Ok(true) | Err(_)));
         self.unsettled.extend(run.unsettled());
         let bytes = run.answer_bytes();
-        self.answer(What::Produced(run), bytes).await
+        self.answer(What::Produced(run), bytes, Share::default()).await
     }
 
     async fn answer_error(&mut self, code: Code, message: &str) -> io::Result<()> {
         self.finish_run().await?;
         self.context.metrics.error(code);
         let error = proto::ErrorResponse::new(code, message);
-        self.answer(What::Other(error.into()), message.len()).await
+        self.answer(What::Other(error.into()), message.len(), Share::default()).await
     }
 
     /// Queues an answer, when there is room for it.
-    async fn answer(&mut self, what: What<D>, bytes: usize) -> io::Result<()> {
+    async fn answer(&mut self, what: What<D>, bytes: usize, room: Share) -> io::Result<()> {
         let share = permits(bytes.clamp(1, self.context.in_flight()));
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let share = self.in_flight.clone().acquire_many_owned(share).await.map_err(|_| gone())?;
+        let in_flight = self.in_flight.clone().acquire_many_owned(share).await.map_err(|_| gone())?;
         let Some(answers) = &self.answers else { return Err(gone()) };
-        answers.send(Answer { what, _share: share }).await.map_err(|_| gone())
+        let holds = Holds { _in_flight: in_flight, _room: room };
+        answers.send(Answer { what, holds }).await.map_err(|_| gone())
     }
 
     /// The server is stopping: finishes what has been received.
@@ -410,14 +421,14 @@ where
     D: Disk,
 {
     let mut output = Vec::new();
-    // Shares go back when their answers have been sent.
-    let mut shares = Vec::new();
+    // Goes back when the answers have been sent.
+    let mut held = Vec::new();
     loop {
         let answer = match queue.try_recv() {
             Ok(answer) => answer,
             Err(_) => {
                 flush(&mut stream, &mut output, context.limits.write_time).await?;
-                shares.clear();
+                held.clear();
                 match queue.recv().await {
                     Some(answer) => answer,
                     None => break,
@@ -429,7 +440,7 @@ where
                 if !run.is_settled() {
                     // Those that are ready do not wait for it.
                     flush(&mut stream, &mut output, context.limits.write_time).await?;
-                    shares.clear();
+                    held.clear();
                     run.settle().await;
                 }
                 run.encode(&mut output, &context.metrics);
@@ -443,10 +454,10 @@ where
             }
             What::Other(response) => wire::put(&mut output, &response),
         }
-        shares.push(answer._share);
+        held.push(answer.holds);
         if output.len() >= SEND_BYTES {
             flush(&mut stream, &mut output, context.limits.write_time).await?;
-            shares.clear();
+            held.clear();
         }
     }
     timeout(context.limits.write_time, stream.shutdown()).await??;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::connection::Context;
+use super::room::Share;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;
@@ -15,8 +16,8 @@ use crate::wire::proto::{self, list_offsets_request::At, request, response};
 
 /// What came of a request.
 pub(super) enum Other {
-    /// Records, still as they lie in the log.
-    Consumed(Fetched),
+    /// Records, still as they lie in the log, and the room that they take.
+    Consumed(Fetched, Share),
     Response(proto::Response),
 }
 
@@ -26,9 +27,9 @@ pub(super) async fn other<D: Disk>(kind: request::Kind, context: &Context<D>) ->
         request::Kind::Consume(request) => {
             context.metrics.requests(Kind::consume, 1);
             return match consume(request, context).await {
-                Ok(fetched) => {
+                Ok((fetched, share)) => {
                     context.metrics.bytes_consumed.inc_by(fetched.bytes.len() as u64);
-                    Other::Consumed(fetched)
+                    Other::Consumed(fetched, share)
                 }
                 Err(e) => error(e, context),
             };
@@ -53,15 +54,24 @@ fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
 }
 
 /// Reads; where there is nothing to read yet, waits for it, as long as the client wants and the limits allow.
-async fn consume<D: Disk>(request: proto::ConsumeRequest, context: &Context<D>) -> Result<Fetched, Error> {
+async fn consume<D: Disk>(
+    request: proto::ConsumeRequest,
+    context: &Context<D>,
+) -> Result<(Fetched, Share), Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let offset = Offset::new(request.offset);
-    let max_bytes = (request.max_bytes as usize).min(context.limits.fetch_bytes);
-    let fetched = partition.read(offset, max_bytes)?;
+    let read = || {
+        let (max_bytes, mut share) =
+            context.room.take((request.max_bytes as usize).min(context.limits.fetch_bytes));
+        let fetched = partition.read(offset, max_bytes)?;
+        share.fit(fetched.bytes.len());
+        Ok((fetched, share))
+    };
+    let (fetched, share) = read()?;
     let wait = Duration::from_millis(request.max_wait_ms.into()).min(context.limits.wait);
     if !fetched.bytes.is_empty() || wait.is_zero() {
-        return Ok(fetched);
+        return Ok((fetched, share));
     }
     tokio::select! {
         biased;
@@ -69,7 +79,7 @@ async fn consume<D: Disk>(request: proto::ConsumeRequest, context: &Context<D>) 
         () = partition.readable(offset) => {}
         () = sleep(wait) => {}
     }
-    partition.read(offset, max_bytes)
+    read()
 }
 
 async fn create_topic<D: Disk>(

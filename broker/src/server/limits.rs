@@ -21,6 +21,9 @@ pub struct Limits {
     pub buffer_bytes: usize,
     /// Bytes of records in one answer, where a client asks for more; one record may be larger.
     pub fetch_bytes: usize,
+    /// Bytes of records in answers longer than 64 KiB, of all connections together, from when they are read until the client
+    /// has taken them. Where little of it is left, answers are shorter.
+    pub answer_bytes: usize,
     /// How long a consume waits for a record, where a client asks for longer.
     pub wait: Duration,
     /// How long a connection may be silent between two requests.
@@ -42,6 +45,7 @@ impl Default for Limits {
             in_flight_bytes: 1 << 20,
             buffer_bytes: 256 << 20,
             fetch_bytes: 8 << 20,
+            answer_bytes: 256 << 20,
             wait: Duration::from_secs(30),
             idle: Duration::from_secs(600),
             frame_time: Duration::from_secs(30),
