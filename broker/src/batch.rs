@@ -65,9 +65,10 @@ impl Batch {
         &self.bytes
     }
 
-    /// Where each record starts in [`Batch::bytes`].
-    pub(crate) fn starts(&self) -> impl Iterator<Item = usize> + '_ {
-        std::iter::once(0).chain(self.ends.iter().copied()).take(self.ends.len())
+    /// Where the record with this number starts in [`Batch::bytes`].
+    pub(crate) fn start(&self, nth: u64) -> usize {
+        let before = usize::try_from(nth).ok().and_then(|nth| nth.checked_sub(1));
+        before.map_or(0, |before| self.ends[before])
     }
 }
 

@@ -271,6 +271,25 @@ impl Meter {
             return None;
         }
         self.until_entry = self.interval;
+        self.entries(offset, position)
+    }
+
+    /// Counts `count` records with one time, from `first` on; says which of them get an entry, counted from 0.
+    pub fn batch(&mut self, first: Offset, at: Timestamp, count: u64) -> impl Iterator<Item = u64> + use<> {
+        if self.latest.is_none_or(|(latest, _)| at > latest) {
+            self.latest = Some((at, first));
+        }
+        let (due, interval) = (self.until_entry - 1, self.interval);
+        self.until_entry = match count.checked_sub(self.until_entry) {
+            Some(behind) => interval - behind % interval,
+            None => self.until_entry - count,
+        };
+        std::iter::successors(Some(due), move |due| due.checked_add(interval))
+            .take_while(move |due| *due < count)
+    }
+
+    /// The entries of a record that was counted and gets some.
+    pub fn entries(&self, offset: Offset, position: Position) -> Option<(Entry, Entry)> {
         let (latest, holder) = self.latest?;
         Some((
             Entry { key: offset.get(), value: position.get() },
@@ -386,7 +405,7 @@ mod tests {
         batch.push(Some(b"user-3"), b"!");
         batch.seal(Offset::ZERO, Timestamp::from_millis(5));
         let scan = scan(batch.bytes());
-        assert_eq!(batch.starts().collect::<Vec<_>>(), [0, 39, 78]);
+        assert_eq!([0, 1, 2].map(|nth| batch.start(nth)), [0, 39, 78]);
         assert_eq!(batch.byte_len(), 113);
         assert_eq!(scan.index, [Entry { key: 2, value: 78 }]);
         assert_eq!(scan.time_index, [Entry { key: 5, value: 0 }]);
@@ -461,6 +480,36 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_batch_is_counted_as_its_records_are(
+            interval in 1..9u64,
+            before in 0..20u64,
+            batches in prop::collection::vec((0..5u64, 0..30u64), 1..6),
+        ) {
+            let latest = Some((Timestamp::from_millis(2), Offset::ZERO));
+            let mut one = Meter::after(before, interval, latest);
+            let mut many = one;
+            let mut offset = Offset::new(before);
+            for (at, count) in batches {
+                let at = Timestamp::from_millis(at);
+                let first = offset;
+                let mut expected = Vec::new();
+                for _ in 0..count {
+                    expected.extend(one.record(offset, at, Position::new(offset.get() * 10)));
+                    offset = offset.next();
+                }
+                // An empty batch is none.
+                if count > 0 {
+                    let due: Vec<u64> = many.batch(first, at, count).collect();
+                    let place = |nth: u64| (first.plus(nth), Position::new(first.plus(nth).get() * 10));
+                    let entries = due.into_iter().filter_map(|nth| many.entries(place(nth).0, place(nth).1));
+                    prop_assert_eq!(entries.collect::<Vec<_>>(), expected);
+                }
+                prop_assert_eq!(one.latest, many.latest);
+                prop_assert_eq!(one.until_entry, many.until_entry);
+            }
+        }
+
         #[test]
         fn any_bytes_behind_a_log_never_lose_a_record_before_them(garbage in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = log(&[b"one", b"two"]);

@@ -72,14 +72,15 @@ impl<F: DiskFile> Active<F> {
         if let Err(write) = disk::write_full_at(&*self.log, batch.bytes(), self.position.get()) {
             return Err(self.undo(write));
         }
-        for start in batch.starts() {
-            let at = self.position.plus(start as u64);
-            if let Some((place, time)) = self.meter.record(self.end, timestamp, at) {
+        let count = batch.len() as u64;
+        for nth in self.meter.batch(self.end, timestamp, count) {
+            let at = self.position.plus(batch.start(nth) as u64);
+            if let Some((place, time)) = self.meter.entries(self.end.plus(nth), at) {
                 self.index.push(place);
                 self.time_index.push(time);
             }
-            self.end = self.end.next();
         }
+        self.end = self.end.plus(count);
         self.position = self.position.plus(batch.byte_len() as u64);
         // Derived files: what cannot be written now is written with the next append, at the seal, or rebuilt at a start.
         let _ = self.index.flush();
