@@ -61,7 +61,7 @@ pub(super) fn visit(
             report.nested += u64::from(new);
             report.judged += 1;
             let mut walk = first.crashed.clone();
-            walk.disturbed();
+            walk.disturbed(first.found.clean);
             judge(&mut walk, &found, first.now);
             if let Ok(again) = &*found {
                 report.compared += 1;

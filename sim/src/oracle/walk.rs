@@ -135,9 +135,11 @@ impl Walk {
         self.crash(CrashKind::Process, at);
     }
 
-    /// A start that did not come to its end has taken back what a clean stop left.
-    pub(crate) fn disturbed(&mut self) {
+    /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told
+    /// of yet.
+    pub(crate) fn disturbed(&mut self, found_clean: bool) {
         self.closed = false;
+        self.model.marked |= found_clean;
     }
 
     /// Another way to recover the same files must come to the same.
