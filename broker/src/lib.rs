@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · error · settings · report · stats · files
-//! log       record → batch → index → scan → segment → session → recovery → partition → retention → topic → opening → broker
+//! log       record → batch → index → meter → scan → segment → session → recovery → partition → retention → topic → opening → broker
 //! service   wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -20,6 +20,7 @@ pub mod disk;
 pub mod error;
 pub mod files;
 pub mod index;
+pub mod meter;
 pub mod metrics;
 pub mod net;
 mod opening;

@@ -14,175 +14,15 @@
 //! disk has lost takes the records in it, and not those behind it. Only a tail is never taken for torn on the strength
 //! of bytes that nobody has seen.
 
-use std::io;
+mod window;
 
-use crate::disk::{self, DiskFile};
+use crate::disk::DiskFile;
 use crate::index::Entry;
-use crate::record::{self, Found, HEADER_BYTES, Invalid};
-use crate::settings::Settings;
+use crate::meter::Meter;
+use crate::record::HEADER_BYTES;
 use crate::units::{Offset, Position, Timestamp};
 
-/// How much a scan reads at a time.
-const CHUNK: usize = 256 << 10;
-/// How much is read to look at single records.
-const SMALL_CHUNK: usize = 4 << 10;
-
-/// Where a read fails, it is tried again in pieces of this: what a device reads whole or not at all.
-const SECTOR: usize = 512;
-/// A file in which more sectors than this fail is not read around: each may cost the device seconds.
-const SECTORS_MAX: usize = 64;
-
-/// The largest size that a header is believed to announce.
-const BOUND: u32 = Settings::RECORD_BYTES_MAX;
-
-/// A window that moves forward over a file.
-#[derive(Debug)]
-pub struct Window<'a, F> {
-    file: &'a F,
-    /// The byte after the last that belongs to the log.
-    limit: u64,
-    chunk: usize,
-    buf: Vec<u8>,
-    /// The file position of `buf[0]`.
-    buf_at: u64,
-    unreadable: Vec<Unreadable>,
-    sectors_failed: usize,
-}
-
-/// Bytes that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    /// The first.
-    pub position: u64,
-    /// The one behind the last.
-    pub end: u64,
-    /// What the disk said.
-    pub why: String,
-}
-
-impl<'a, F: DiskFile> Window<'a, F> {
-    /// Looks at the first `limit` bytes of a file.
-    pub fn new(file: &'a F, limit: u64) -> Self {
-        let (buf, unreadable) = (Vec::new(), Vec::new());
-        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0 }
-    }
-
-    /// The same, for a look at few records.
-    pub fn small(file: &'a F, limit: u64) -> Self {
-        Self { chunk: SMALL_CHUNK, ..Self::new(file, limit) }
-    }
-
-    /// Up to `want` bytes from `position` on, or more; fewer only where the log ends.
-    #[inline]
-    pub fn bytes(&mut self, position: u64, want: usize) -> io::Result<&[u8]> {
-        let have_to = self.buf_at + self.buf.len() as u64;
-        let want_to = (position + want as u64).min(self.limit);
-        if position < self.buf_at || position > have_to || want_to > have_to {
-            self.load(position, want)?;
-        }
-        let skip = usize::try_from(position.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
-        Ok(self.buf.get(skip..).unwrap_or_default())
-    }
-
-    fn load(&mut self, position: u64, want: usize) -> io::Result<()> {
-        let available = self.limit.saturating_sub(position);
-        let available = usize::try_from(available).unwrap_or(usize::MAX);
-        self.buf.resize(available.min(want.max(self.chunk)), 0);
-        let n = match disk::read_full_at(self.file, &mut self.buf, position) {
-            Ok(n) => n,
-            Err(_) => self.read_around(position).inspect_err(|_| self.buf.clear())?,
-        };
-        self.buf.truncate(n);
-        self.buf_at = position;
-        Ok(())
-    }
-
-    /// Fills the buffer sector by sector, with zeros for what cannot be read: those are no record.
-    fn read_around(&mut self, position: u64) -> io::Result<usize> {
-        let mut done = 0;
-        while done < self.buf.len() {
-            let at = position + done as u64;
-            let in_sector = usize::try_from(at % SECTOR as u64).unwrap_or(0);
-            let len = (SECTOR - in_sector).min(self.buf.len() - done);
-            let piece = &mut self.buf[done..done + len];
-            match disk::read_full_at(self.file, piece, at) {
-                Ok(n) if n < len => return Ok(done + n),
-                Ok(_) => {}
-                Err(e) if self.sectors_failed == SECTORS_MAX => return Err(e),
-                Err(e) => {
-                    piece.fill(0);
-                    self.sectors_failed += 1;
-                    self.fails(at, at + len as u64, &e);
-                }
-            }
-            done += len;
-        }
-        Ok(done)
-    }
-
-    fn fails(&mut self, position: u64, end: u64, why: &io::Error) {
-        match self.unreadable.last_mut() {
-            // The next sector, or the same again.
-            Some(last) if (last.position..=last.end).contains(&position) => last.end = last.end.max(end),
-            _ => self.unreadable.push(Unreadable { position, end, why: why.to_string() }),
-        }
-    }
-
-    /// The first bytes from `position` to `end` that could not be read, of those that were tried.
-    pub fn unreadable_in(&self, position: u64, end: u64) -> Option<&Unreadable> {
-        self.unreadable.iter().find(|bad| bad.end > position && bad.position < end)
-    }
-
-    /// The record at `position`, if one is there.
-    pub fn record(&mut self, position: u64) -> io::Result<Result<Found<'_>, Invalid>> {
-        let need = match record::announced_len(self.bytes(position, HEADER_BYTES)?, BOUND) {
-            Ok(len) => len,
-            Err(invalid) => return Ok(Err(invalid)),
-        };
-        let available = self.limit.saturating_sub(position);
-        if need as u64 > available {
-            return Ok(Err(Invalid::Short { needed: need as u64, available }));
-        }
-        Ok(record::decode(self.bytes(position, need)?, BOUND))
-    }
-
-    /// The first complete valid record that starts after `position`.
-    ///
-    /// The bytes that are checksummed on the way are bounded, since a value can be made of millions of plausible headers;
-    /// where the bound is reached, `Err(position)` says where.
-    pub fn look_forward(&mut self, position: u64) -> io::Result<Result<Option<(u64, Offset)>, u64>> {
-        let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
-        let mut at = position + 1;
-        while at + HEADER_BYTES as u64 <= self.limit {
-            let window = self.bytes(at, HEADER_BYTES)?;
-            if window.len() < HEADER_BYTES {
-                // The file is shorter than the log was: somebody has cut it behind our back.
-                return Ok(Ok(None));
-            }
-            let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
-                at += (window.len() - HEADER_BYTES + 1) as u64;
-                continue;
-            };
-            at += ahead as u64;
-            if let Ok(found) = self.record(at)? {
-                return Ok(Ok(Some((at, found.offset))));
-            }
-            let len = record::announced_len(self.bytes(at, HEADER_BYTES)?, BOUND).unwrap_or(0) as u64;
-            budget = budget.saturating_sub(len.min(self.limit - at));
-            if budget == 0 {
-                return Ok(Err(at));
-            }
-            at += 1;
-        }
-        Ok(Ok(None))
-    }
-}
-
-/// Whether a header could start here: offset and timestamp below 2^48 (a partition with 281 trillion records, the year
-/// 10889), size within the bound, key within the size.
-fn is_plausible(header: &[u8]) -> bool {
-    header[0..2] == [0, 0] && header[16..18] == [0, 0] && record::announced_len(header, BOUND).is_ok()
-}
+pub use window::{Unreadable, Window};
 
 /// A stretch of a log that holds no valid record, with a valid one behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,71 +76,6 @@ pub struct Scan {
     pub unreadable: Vec<Unreadable>,
     /// What stands behind them.
     pub tail: Tail,
-}
-
-/// Counts a segment's records and says when the indexes get an entry, in appends and scans alike: so a rebuilt index is
-/// the one that appending would have written.
-#[derive(Clone, Copy, Debug)]
-pub struct Meter {
-    interval: u64,
-    /// Records until the next entry, itself included.
-    until_entry: u64,
-    /// The largest timestamp so far, and the first offset that had it.
-    pub latest: Option<(Timestamp, Offset)>,
-}
-
-impl Meter {
-    /// For an empty segment that gets an entry every `interval` records.
-    pub fn new(interval: u64) -> Self {
-        Self::after(0, interval, None)
-    }
-
-    /// For a segment that has `count` records.
-    pub fn after(count: u64, interval: u64, latest: Option<(Timestamp, Offset)>) -> Self {
-        Self { interval, until_entry: interval - count % interval, latest }
-    }
-
-    /// Counts one more record; gives the entries for `.index` and `.timeindex` where they are due.
-    pub fn record(&mut self, offset: Offset, at: Timestamp, position: Position) -> Option<(Entry, Entry)> {
-        if self.latest.is_none_or(|(latest, _)| at > latest) {
-            self.latest = Some((at, offset));
-        }
-        // A count down: a division for every record would show in the time that recovery takes.
-        self.until_entry -= 1;
-        if self.until_entry > 0 {
-            return None;
-        }
-        self.until_entry = self.interval;
-        self.entries(offset, position)
-    }
-
-    /// Counts `count` records with one time, from `first` on; says which of them get an entry, counted from 0.
-    pub fn batch(&mut self, first: Offset, at: Timestamp, count: u64) -> impl Iterator<Item = u64> + use<> {
-        if self.latest.is_none_or(|(latest, _)| at > latest) {
-            self.latest = Some((at, first));
-        }
-        let (due, interval) = (self.until_entry - 1, self.interval);
-        self.until_entry = match count.checked_sub(self.until_entry) {
-            Some(behind) => interval - behind % interval,
-            None => self.until_entry - count,
-        };
-        std::iter::successors(Some(due), move |due| due.checked_add(interval))
-            .take_while(move |due| *due < count)
-    }
-
-    /// The entries of a record that was counted and gets some.
-    pub fn entries(&self, offset: Offset, position: Position) -> Option<(Entry, Entry)> {
-        let (latest, holder) = self.latest?;
-        Some((
-            Entry { key: offset.get(), value: position.get() },
-            Entry { key: latest.get(), value: holder.get() },
-        ))
-    }
-
-    /// Goes on behind records that cannot be read.
-    fn skip(&mut self, base: Offset, end: Offset) {
-        *self = Self::after(end.since(base), self.interval, self.latest);
-    }
 }
 
 impl Scan {
@@ -363,7 +138,7 @@ impl Scan {
             meter.skip(base, offset);
             (at, end) = (next_at, offset);
         };
-        let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.unreadable);
+        let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.into_unreadable());
         Scan { records, end, end_at, latest, index, time_index, holes, unreadable, tail }
     }
 }
@@ -480,36 +255,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_batch_is_counted_as_its_records_are(
-            interval in 1..9u64,
-            before in 0..20u64,
-            batches in prop::collection::vec((0..5u64, 0..30u64), 1..6),
-        ) {
-            let latest = Some((Timestamp::from_millis(2), Offset::ZERO));
-            let mut one = Meter::after(before, interval, latest);
-            let mut many = one;
-            let mut offset = Offset::new(before);
-            for (at, count) in batches {
-                let at = Timestamp::from_millis(at);
-                let first = offset;
-                let mut expected = Vec::new();
-                for _ in 0..count {
-                    expected.extend(one.record(offset, at, Position::new(offset.get() * 10)));
-                    offset = offset.next();
-                }
-                // An empty batch is none.
-                if count > 0 {
-                    let due: Vec<u64> = many.batch(first, at, count).collect();
-                    let place = |nth: u64| (first.plus(nth), Position::new(first.plus(nth).get() * 10));
-                    let entries = due.into_iter().filter_map(|nth| many.entries(place(nth).0, place(nth).1));
-                    prop_assert_eq!(entries.collect::<Vec<_>>(), expected);
-                }
-                prop_assert_eq!(one.latest, many.latest);
-                prop_assert_eq!(one.until_entry, many.until_entry);
-            }
-        }
-
         #[test]
         fn any_bytes_behind_a_log_never_lose_a_record_before_them(garbage in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = log(&[b"one", b"two"]);

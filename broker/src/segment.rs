@@ -11,8 +11,9 @@ use crate::batch::Batch;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
 use crate::index::{ENTRY_BYTES, Entry, Reader, Writer};
+use crate::meter::Meter;
 use crate::record;
-use crate::scan::{Meter, Window};
+use crate::scan::Window;
 use crate::settings::Settings;
 use crate::units::{Offset, Position, Timestamp};
 

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, DiskFile, Open, read_full_at};
 use crate::files::{self, Kind, Name};
 use crate::index::{ENTRY_BYTES, Entry};
-use crate::scan::{Meter, Scan, Tail, Window};
+use crate::meter::Meter;
+use crate::scan::{Scan, Tail, Window};
 use crate::topic;
 use crate::units::{Offset, Position};
 

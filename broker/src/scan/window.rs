@@ -1,0 +1,251 @@
+//! A window over a log: its bytes in pieces, the record at a place, and the next one behind a place.
+
+use std::io;
+
+use crate::disk::{self, DiskFile};
+use crate::record::{self, Found, HEADER_BYTES, Invalid};
+use crate::settings::Settings;
+use crate::units::Offset;
+
+/// How much a scan reads at a time.
+const CHUNK: usize = 256 << 10;
+/// How much is read to look at single records.
+const SMALL_CHUNK: usize = 4 << 10;
+
+/// Where a read fails, it is tried again in pieces of this: what a device reads whole or not at all.
+const SECTOR: usize = 512;
+/// A file in which more sectors than this fail is not read around: each may cost the device seconds.
+const SECTORS_MAX: usize = 64;
+
+/// The largest size that a header is believed to announce.
+const BOUND: u32 = Settings::RECORD_BYTES_MAX;
+
+/// A window that moves forward over a file.
+#[derive(Debug)]
+pub struct Window<'a, F> {
+    file: &'a F,
+    /// The byte after the last that belongs to the log.
+    limit: u64,
+    chunk: usize,
+    buf: Vec<u8>,
+    /// The file position of `buf[0]`.
+    buf_at: u64,
+    unreadable: Vec<Unreadable>,
+    sectors_failed: usize,
+}
+
+/// Bytes that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The first.
+    pub position: u64,
+    /// The one behind the last.
+    pub end: u64,
+    /// What the disk said.
+    pub why: String,
+}
+
+impl<'a, F: DiskFile> Window<'a, F> {
+    /// Looks at the first `limit` bytes of a file.
+    pub fn new(file: &'a F, limit: u64) -> Self {
+        let (buf, unreadable) = (Vec::new(), Vec::new());
+        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0 }
+    }
+
+    /// The same, for a look at few records.
+    pub fn small(file: &'a F, limit: u64) -> Self {
+        Self { chunk: SMALL_CHUNK, ..Self::new(file, limit) }
+    }
+
+    /// Up to `want` bytes from `position` on, or more; fewer only where the log ends.
+    #[inline]
+    pub fn bytes(&mut self, position: u64, want: usize) -> io::Result<&[u8]> {
+        let have_to = self.buf_at + self.buf.len() as u64;
+        let want_to = (position + want as u64).min(self.limit);
+        if position < self.buf_at || position > have_to || want_to > have_to {
+            self.load(position, want)?;
+        }
+        let skip = usize::try_from(position.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
+        Ok(self.buf.get(skip..).unwrap_or_default())
+    }
+
+    fn load(&mut self, position: u64, want: usize) -> io::Result<()> {
+        let available = self.limit.saturating_sub(position);
+        let available = usize::try_from(available).unwrap_or(usize::MAX);
+        self.buf.resize(available.min(want.max(self.chunk)), 0);
+        let n = match disk::read_full_at(self.file, &mut self.buf, position) {
+            Ok(n) => n,
+            Err(_) => self.read_around(position).inspect_err(|_| self.buf.clear())?,
+        };
+        self.buf.truncate(n);
+        self.buf_at = position;
+        Ok(())
+    }
+
+    /// Fills the buffer sector by sector, with zeros for what cannot be read: those are no record.
+    fn read_around(&mut self, position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < self.buf.len() {
+            let at = position + done as u64;
+            let in_sector = usize::try_from(at % SECTOR as u64).unwrap_or(0);
+            let len = (SECTOR - in_sector).min(self.buf.len() - done);
+            let piece = &mut self.buf[done..done + len];
+            match disk::read_full_at(self.file, piece, at) {
+                Ok(n) if n < len => return Ok(done + n),
+                Ok(_) => {}
+                Err(e) if self.sectors_failed == SECTORS_MAX => return Err(e),
+                Err(e) => {
+                    piece.fill(0);
+                    self.sectors_failed += 1;
+                    self.fails(at, at + len as u64, &e);
+                }
+            }
+            done += len;
+        }
+        Ok(done)
+    }
+
+    fn fails(&mut self, position: u64, end: u64, why: &io::Error) {
+        match self.unreadable.last_mut() {
+            // The next sector, or the same again.
+            Some(last) if (last.position..=last.end).contains(&position) => last.end = last.end.max(end),
+            _ => self.unreadable.push(Unreadable { position, end, why: why.to_string() }),
+        }
+    }
+
+    /// The first bytes from `position` to `end` that could not be read, of those that were tried.
+    pub fn unreadable_in(&self, position: u64, end: u64) -> Option<&Unreadable> {
+        self.unreadable.iter().find(|bad| bad.end > position && bad.position < end)
+    }
+
+    /// All bytes that could not be read.
+    pub fn into_unreadable(self) -> Vec<Unreadable> {
+        self.unreadable
+    }
+
+    /// The record at `position`, if one is there.
+    pub fn record(&mut self, position: u64) -> io::Result<Result<Found<'_>, Invalid>> {
+        let need = match record::announced_len(self.bytes(position, HEADER_BYTES)?, BOUND) {
+            Ok(len) => len,
+            Err(invalid) => return Ok(Err(invalid)),
+        };
+        let available = self.limit.saturating_sub(position);
+        if need as u64 > available {
+            return Ok(Err(Invalid::Short { needed: need as u64, available }));
+        }
+        Ok(record::decode(self.bytes(position, need)?, BOUND))
+    }
+
+    /// The first complete valid record that starts after `position`.
+    ///
+    /// The bytes that are checksummed on the way are bounded, since a value can be made of millions of plausible headers;
+    /// where the bound is reached, `Err(position)` says where.
+    pub fn look_forward(&mut self, position: u64) -> io::Result<Result<Option<(u64, Offset)>, u64>> {
+        let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
+        let mut at = position + 1;
+        while at + HEADER_BYTES as u64 <= self.limit {
+            let window = self.bytes(at, HEADER_BYTES)?;
+            if window.len() < HEADER_BYTES {
+                // The file is shorter than the log was: somebody has cut it behind our back.
+                return Ok(Ok(None));
+            }
+            let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
+                at += (window.len() - HEADER_BYTES + 1) as u64;
+                continue;
+            };
+            at += ahead as u64;
+            if let Ok(found) = self.record(at)? {
+                return Ok(Ok(Some((at, found.offset))));
+            }
+            let len = record::announced_len(self.bytes(at, HEADER_BYTES)?, BOUND).unwrap_or(0) as u64;
+            budget = budget.saturating_sub(len.min(self.limit - at));
+            if budget == 0 {
+                return Ok(Err(at));
+            }
+            at += 1;
+        }
+        Ok(Ok(None))
+    }
+}
+
+/// Whether a header could start here: offset and timestamp below 2^48 (a partition with 281 trillion records, the year
+/// 10889), size within the bound, key within the size.
+fn is_plausible(header: &[u8]) -> bool {
+    header[0..2] == [0, 0] && header[16..18] == [0, 0] && record::announced_len(header, BOUND).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::batch::Batch;
+    use crate::units::Timestamp;
+
+    /// A file whose reads fail where they touch these bytes.
+    #[derive(Debug)]
+    struct Bad {
+        bytes: Vec<u8>,
+        bad: Range<u64>,
+    }
+
+    impl DiskFile for Bad {
+        fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+            if position < self.bad.end && position + buf.len() as u64 > self.bad.start {
+                return Err(io::Error::from_raw_os_error(5));
+            }
+            let from = self.bytes.len().min(usize::try_from(position).unwrap());
+            let len = buf.len().min(self.bytes.len() - from);
+            buf[..len].copy_from_slice(&self.bytes[from..from + len]);
+            Ok(len)
+        }
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("it is only read")
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            unreachable!("it is only read")
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("it is only read")
+        }
+    }
+
+    /// A hundred records of 128 bytes: four in a sector.
+    fn file(bad: Range<u64>) -> Bad {
+        let mut batch = Batch::new();
+        (0..100).for_each(|_| batch.push(None, &[7; 100]));
+        batch.seal(Offset::ZERO, Timestamp::ZERO);
+        Bad { bytes: batch.bytes().to_vec(), bad }
+    }
+
+    #[test]
+    fn a_bad_sector_takes_the_records_in_it_and_no_others() {
+        for small in [false, true] {
+            let file = file(1100..1101);
+            let len = file.len().unwrap();
+            let mut window = if small { Window::small(&file, len) } else { Window::new(&file, len) };
+            for nth in 0..100 {
+                let found = window.record(nth * 128).unwrap();
+                assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
+            }
+            assert_eq!(window.look_forward(8 * 128).unwrap(), Ok(Some((12 * 128, Offset::new(12)))));
+            let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
+            assert_eq!((bad.position, bad.end), (1024, 1536));
+            assert_eq!(window.unreadable_in(1536, u64::MAX), None);
+            assert_eq!(window.into_unreadable().len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_file_that_fails_everywhere_is_an_error_after_some_sectors() {
+        let mut bytes = Vec::new();
+        (0..20).for_each(|_| bytes.extend_from_slice(&file(0..0).bytes));
+        let file = Bad { bad: 0..bytes.len() as u64, bytes };
+        let mut window = Window::new(&file, file.len().unwrap());
+        assert_eq!(window.record(0).unwrap_err().raw_os_error(), Some(5));
+        assert_eq!(window.sectors_failed, SECTORS_MAX);
+    }
+}
