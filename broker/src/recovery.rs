@@ -6,8 +6,8 @@
 //! 1. List the directory; sort out leftovers and foreign files.
 //! 2. Each segment: trust it (clean stop, or a sealed segment whose index proves that it reaches the next), or scan it. One
 //!    in which an earlier start found damage is always scanned, so that each start names the damage that there is.
-//! 3. The last segment's tail: cut a torn one; never cut what has a valid record behind it, with one exception: see
-//!    [`Evidence::PowerLossUnsynced`].
+//! 3. The last segment's tail: cut a torn one; never cut what could not be read, nor what has a valid record behind it, with
+//!    one exception: see [`Evidence::PowerLossUnsynced`].
 //! 4. Rebuild indexes that are missing or wrong, by replacing the file.
 //! 5. Go on in the last segment, or, where it is damaged, in a new one behind it.
 

@@ -57,7 +57,9 @@ impl<D: Disk> Recovery<'_, D> {
         // A last segment was written on only where the stop found it so: it may as well have been the last whole one before
         // damage.
         let follows = next.map_or(segments.last() == Some(&sealed), |next| next == sealed.end);
-        let fits = sealed.bytes == len && follows && same_interval;
+        // Where the latest time is not known, a start could not read all of it, and left indexes without the rest.
+        let was_read = sealed.latest.is_some() || sealed.bytes == 0;
+        let fits = sealed.bytes == len && follows && same_interval && was_read;
         let unsynced = found.unsynced.contains(&base);
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
@@ -170,12 +172,11 @@ impl<D: Disk> Recovery<'_, D> {
                 sealed.latest = None;
                 whole = false;
             }
-            (Tail::Unreadable(why), _) => {
+            (Tail::Unreadable(why), None) => {
                 let (name, at) = (name_of(path), scan.end_at);
                 self.fence(format!("{name} cannot be read behind byte {at}: {why}"));
-                self.is_end_unseen = next.is_none() && !matches!(self.told.evidence, Evidence::Clean(_));
+                self.is_end_unseen = !matches!(self.told.evidence, Evidence::Clean(_));
                 sealed.bytes = len;
-                sealed.latest = None;
                 whole = false;
             }
             (Tail::Torn, None)
@@ -356,7 +357,7 @@ impl<D: Disk> Recovery<'_, D> {
         } else if scan.end > next {
             let (name, end) = (name_of(path), scan.end);
             self.fence(format!("{name} reaches offset {end}, but the next segment begins at {next}"));
-        } else if scan.tail == Tail::Torn {
+        } else if matches!(scan.tail, Tail::Torn | Tail::Unreadable(_)) {
             self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
         }
     }
