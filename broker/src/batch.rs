@@ -46,18 +46,10 @@ impl Batch {
 
     /// Numbers the records from `base`, stamps them, and sets their checksums.
     pub(crate) fn seal(&mut self, base: Offset, timestamp: Timestamp) {
-        // Twice over the records: a checksum over bytes that were written just before would wait for each of them.
-        self.each(|i, record| record::stamp(record, base.plus(i), timestamp));
-        self.each(|_, record| record::close(record));
-    }
-
-    fn each(&mut self, mut f: impl FnMut(u64, &mut [u8])) {
-        let mut rest = &mut self.bytes[..];
         let mut start = 0;
         for (i, &end) in self.ends.iter().enumerate() {
-            let (record, behind) = rest.split_at_mut(end - start);
-            f(i as u64, record);
-            (rest, start) = (behind, end);
+            record::seal(&mut self.bytes[start..end], base.plus(i as u64), timestamp);
+            start = end;
         }
     }
 

@@ -148,20 +148,10 @@ pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Sets offset and timestamp of the encoded record that fills `bytes`. It is not valid before [`close`].
-pub fn stamp(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
+/// Sets offset, timestamp and CRC of the encoded record that fills `bytes`.
+pub fn seal(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
     bytes[0..8].copy_from_slice(&offset.get().to_be_bytes());
     bytes[16..24].copy_from_slice(&timestamp.get().to_be_bytes());
-}
-
-/// Both: sets offset, timestamp and CRC of the encoded record that fills `bytes`.
-pub fn seal(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
-    stamp(bytes, offset, timestamp);
-    close(bytes);
-}
-
-/// Sets the CRC of a record that was stamped.
-pub fn close(bytes: &mut [u8]) {
     let crc = checksum(bytes);
     bytes[CRC_AT].copy_from_slice(&crc.to_be_bytes());
 }

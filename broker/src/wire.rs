@@ -81,18 +81,13 @@ fn put_prefix(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// Adds a protobuf number to `out`.
-fn put_varint(out: &mut Vec<u8>, value: u64) {
-    prost::encoding::encode_varint(value, out);
-}
-
 /// Adds a tag (field number below 16) and a number to `out`: eight bytes at once, and then without those too many, since that
 /// costs less than to add as many as there are.
 #[inline]
 fn put_tagged(out: &mut Vec<u8>, tag: u8, value: u64) {
     if value >= 1 << 49 {
         out.push(tag);
-        return put_varint(out, value);
+        return prost::encoding::encode_varint(value, out);
     }
     let (mut word, mut left, mut shift) = (u64::from(tag), value, 8);
     while left >= 0x80 {
@@ -105,7 +100,7 @@ fn put_tagged(out: &mut Vec<u8>, tag: u8, value: u64) {
     out.truncate(end);
 }
 
-/// How many bytes [`put_varint`] adds.
+/// How many bytes a protobuf number has.
 fn varint_len(value: u64) -> usize {
     prost::encoding::encoded_len_varint(value)
 }

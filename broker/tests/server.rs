@@ -375,6 +375,30 @@ async fn accepting_is_tried_again() {
     served.await.unwrap().unwrap();
 }
 
+/// An answer that comes in many pieces, its records looked for meanwhile, and others behind it.
+#[tokio::test]
+async fn a_long_answer_is_read_while_it_comes() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let mut pipeline = server.pipeline().await;
+    let values: Vec<Vec<u8>> = (0..90u8).map(|n| vec![n; 10_000 + usize::from(n)]).collect();
+    pipeline.send_produce("t", None, values.iter().map(|value| (None, &value[..])));
+    pipeline.send(&consume("t", 0, 0, 0).into());
+    pipeline.send(&consume("none", 0, 0, 0).into());
+    pipeline.send(&consume("t", 0, 89, 0).into());
+    pipeline.receive_produced().await.unwrap();
+
+    let answer = ok(pipeline.receive_consumed().await.unwrap());
+    assert_eq!((answer.count(), answer.log_end), (90, Offset::new(90)));
+    for (record, (offset, value)) in answer.records().zip((0..).zip(&values)) {
+        let record = record.unwrap();
+        assert_eq!((record.offset, &record.value[..]), (Offset::new(offset), &value[..]));
+    }
+    assert!(pipeline.receive_consumed().await.unwrap().into_result().is_err());
+    assert_eq!(ok(pipeline.receive_consumed().await.unwrap()).count(), 1);
+    server.stop().await;
+}
+
 /// Where long requests have taken all room, one more waits for it; short ones do not, and nothing is lost.
 #[tokio::test]
 async fn long_requests_share_a_bounded_room() {
