@@ -9,6 +9,8 @@
 //! What a client can take up is bounded by [`Limits`]. At a limit it is told so, and the others go on; how memory for long
 //! requests is shared out is in `pool`.
 
+mod alarm;
+mod answers;
 mod connection;
 mod execute;
 mod input;
@@ -16,6 +18,7 @@ mod limits;
 mod pool;
 mod room;
 mod run;
+mod send;
 
 pub use limits::Limits;
 

@@ -4,6 +4,7 @@
 //! each partition: its records are in one append, which is so. Where an append fails, all requests in it are told.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use fnv::FnvHashMap;
 
@@ -24,6 +25,9 @@ const RUN_REQUESTS: usize = 8192;
 /// Larger batches are not kept for the next run, lest a connection hold its largest for ever.
 const KEEP_BYTES: usize = 256 << 10;
 
+/// And so are longer lists of requests.
+const KEEP_REQUESTS: usize = 1024;
+
 /// What one queued answer of a request takes in memory, about.
 const ANSWER_BYTES: usize = 64;
 
@@ -31,11 +35,35 @@ const ANSWER_BYTES: usize = 64;
 #[derive(Default)]
 pub(super) struct Batches(Vec<Batch>);
 
+/// A run that has been answered: the next one need not allocate.
+pub(super) struct Spare<D: Disk>(Mutex<Option<Box<Run<D>>>>);
+
+impl<D: Disk> Default for Spare<D> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<D: Disk> Spare<D> {
+    /// An empty run.
+    pub fn take(&self) -> Box<Run<D>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    /// Keeps a run for the next one, if it is not a large one.
+    pub fn give(&self, mut run: Box<Run<D>>) {
+        if run.requests.capacity().max(run.routes.capacity()) <= KEEP_REQUESTS {
+            run.clear();
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+        }
+    }
+}
+
 /// Consecutive produce requests to one topic, and what came of them.
 pub(super) struct Run<D: Disk> {
     topic: Option<Topic<D>>,
     parts: Vec<Part<D>>,
-    /// From a partition's number to its place in `parts`.
+    /// From a partition's number to its place in `parts`, from the second part on.
     places: FnvHashMap<u32, usize>,
     requests: Vec<Request>,
     /// The records of each request, by partition.
@@ -83,6 +111,16 @@ impl<D: Disk> Default for Run<D> {
 }
 
 impl<D: Disk> Run<D> {
+    fn clear(&mut self) {
+        let Self { topic, parts, places, requests, shares, routes, bytes } = self;
+        (*topic, *bytes) = (None, 0);
+        parts.clear();
+        places.clear();
+        requests.clear();
+        shares.clear();
+        routes.clear();
+    }
+
     /// Adds the answer to a produce request that was refused before its records were looked at.
     pub fn refuse(&mut self, error: Error) {
         self.requests.push(Request::Refused(Box::new(error)));
@@ -182,16 +220,22 @@ impl<D: Disk> Run<D> {
 
     /// Where the records for this partition are gathered.
     fn place(&mut self, topic: &Topic<D>, batches: &mut Batches, number: u32) -> Result<usize, Error> {
-        match self.parts.last() {
-            Some(last) if last.number == number => return Ok(self.parts.len() - 1),
-            _ => {}
+        let is = |part: Option<&Part<D>>| part.is_some_and(|part| part.number == number);
+        if is(self.parts.last()) {
+            return Ok(self.parts.len() - 1);
+        }
+        if is(self.parts.first()) {
+            return Ok(0);
         }
         if let Some(&place) = self.places.get(&number) {
             return Ok(place);
         }
         let partition = topic.partition(number)?.clone();
         let batch = batches.0.pop().unwrap_or_default();
-        self.places.insert(number, self.parts.len());
+        // A map for one part would cost more than the part.
+        if !self.parts.is_empty() {
+            self.places.insert(number, self.parts.len());
+        }
         self.parts.push(Part { number, partition, batch, share: 0, outcome: None });
         Ok(self.parts.len() - 1)
     }
