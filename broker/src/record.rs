@@ -40,7 +40,7 @@ struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 /// Where the CRC lies in the header, and so what it does not cover.
-const CRC_AT: std::ops::Range<usize> = 12..16;
+pub(crate) const CRC_AT: std::ops::Range<usize> = 12..16;
 
 /// A record to be appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -337,7 +337,7 @@ impl<F: DiskFile> View<F> {
         at: u64,
         expected: Offset,
     ) -> io::Result<Option<(Offset, u64)>> {
-        let Ok(Some((next_at, next))) = window.look_forward(at)? else { return Ok(None) };
+        let Some((next_at, next)) = window.look_forward(at, expected)? else { return Ok(None) };
         Ok((next >= expected && next < self.end).then_some((next, next_at)))
     }
 

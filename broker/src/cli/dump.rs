@@ -64,7 +64,9 @@ pub fn run(args: &Args) -> Result<(), Stop> {
 
 fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let kind = match files::parse(name) {
+    let parsed = files::parse(name);
+    let base = if let Name::Segment(base, _) = parsed { base } else { Offset::ZERO };
+    let kind = match parsed {
         Name::Segment(_, kind) => kind,
         // A copy under another name.
         _ if name.ends_with(".timeindex") => Kind::TimeIndex,
@@ -79,7 +81,7 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
     let (len, file) = opened.map_err(|e| format!("{}: {e}", path.display()))?;
     output.line(format_args!("{}  {}", path.display(), quantity::show_bytes(len)))?;
     match kind {
-        Kind::Log => log(&file, len, args.full, output),
+        Kind::Log => log(&file, base, len, args.full, output),
         Kind::Index => index(&file, len, "offset", "byte", output),
         Kind::TimeIndex => index(&file, len, "time", "offset", output),
     }
@@ -89,9 +91,9 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
     })
 }
 
-fn log(file: &File, len: u64, full: bool, output: &mut Output) -> Result<(), Stop> {
+fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output) -> Result<(), Stop> {
     let mut window = Window::new(file, len);
-    let mut at = 0;
+    let (mut at, mut expected) = (0, base);
     while at < len {
         let invalid = match window.record(at).map_err(|e| e.to_string())? {
             Ok(found) => {
@@ -104,15 +106,13 @@ fn log(file: &File, len: u64, full: bool, output: &mut Output) -> Result<(), Sto
                     found.timestamp
                 ))?;
                 at += found.len() as u64;
+                expected = found.offset.next();
                 continue;
             }
             Err(invalid) => invalid,
         };
-        let next = match window.look_forward(at).map_err(|e| e.to_string())? {
-            Ok(Some((next, _))) => next,
-            Ok(None) => len,
-            Err(unsure) => unsure,
-        };
+        let ahead = window.look_forward(at, expected).map_err(|e| e.to_string())?;
+        let next = ahead.map_or(len, |(next, _)| next);
         let behind = if next == len { "no valid record after them" } else { "a valid record after them" };
         let why = match window.unreadable_in(at, next) {
             Some(bad) => format!("byte {} cannot be read: {}", bad.position, bad.why),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::sums::{self, Sums};
 use crate::disk::{self, DiskFile};
 use crate::record::{self, Found, HEADER_BYTES, Invalid};
 use crate::settings::Settings;
@@ -136,42 +137,84 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(record::decode(self.bytes(position, need)?, BOUND))
     }
 
-    /// The first complete valid record that starts after `position`.
+    /// The first complete valid record that starts after `position`, where the record with the offset `expected` should be.
     ///
-    /// The bytes that are checksummed on the way are bounded, since a value can be made of millions of plausible headers;
-    /// where the bound is reached, `Err(position)` says where.
-    pub fn look_forward(&mut self, position: u64) -> io::Result<Result<Option<(u64, Offset)>, u64>> {
+    /// Records that can follow there are all found: those whose offset leaves no room for more records than bytes. What
+    /// is in the wrong place is found as far as its checksums can be computed in bounded time, since a value can be made of
+    /// millions of plausible headers.
+    pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Option<(u64, Offset)>> {
         let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
+        let mut sums = None;
         let mut at = position + 1;
         while at + HEADER_BYTES as u64 <= self.limit {
             let window = self.bytes(at, HEADER_BYTES)?;
             if window.len() < HEADER_BYTES {
                 // The file is shorter than the log was: somebody has cut it behind our back.
-                return Ok(Ok(None));
+                return Ok(None);
             }
             let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
                 at += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;
             };
             at += ahead as u64;
-            if let Ok(found) = self.record(at)? {
-                return Ok(Ok(Some((at, found.offset))));
-            }
-            let len = record::announced_len(self.bytes(at, HEADER_BYTES)?, BOUND).unwrap_or(0) as u64;
-            budget = budget.saturating_sub(len.min(self.limit - at));
-            if budget == 0 {
-                return Ok(Err(at));
+            if let Some((offset, len)) = self.announced(at)? {
+                let fits = can_follow(offset, expected, at - position);
+                if (fits || len as u64 <= budget) && self.is_record(at, len, position, &mut sums)? {
+                    return Ok(Some((at, offset)));
+                }
+                budget = budget.saturating_sub(if fits { 0 } else { len as u64 });
             }
             at += 1;
         }
-        Ok(Ok(None))
+        Ok(None)
+    }
+
+    /// The offset and the length that a header announces, where so many bytes are there.
+    fn announced(&mut self, at: u64) -> io::Result<Option<(Offset, usize)>> {
+        let left = self.limit - at;
+        let header = self.bytes(at, HEADER_BYTES)?;
+        let len = record::announced_len(header, BOUND).ok().filter(|len| *len as u64 <= left);
+        Ok(record::claimed_offset(header).zip(len))
+    }
+
+    /// Whether a record of this length is there. `sums` is made where it is needed: it covers what lies behind `position`.
+    fn is_record(
+        &mut self,
+        at: u64,
+        len: usize,
+        position: u64,
+        sums: &mut Option<(Sums, Self)>,
+    ) -> io::Result<bool> {
+        if len > sums::SHORT {
+            let (sums, far) = match sums {
+                Some(made) => made,
+                None => {
+                    let mut far = Self::new(self.file, self.limit);
+                    let made = Sums::new(&mut far, position)?;
+                    // From here on it looks at single places.
+                    sums.insert((made, Self::small(self.file, self.limit)))
+                }
+            };
+            if !sums.confirm(far, at, len as u64)? {
+                return Ok(false);
+            }
+        }
+        Ok(self.record(at)?.is_ok())
     }
 }
 
+/// Whether a record with this offset can lie `bytes` behind the place of the one that was expected.
+pub(super) fn can_follow(offset: Offset, expected: Offset, bytes: u64) -> bool {
+    offset >= expected && offset.since(expected) <= bytes / HEADER_BYTES as u64
+}
+
 /// Whether a header could start here: offset and timestamp below 2^48 (a partition with 281 trillion records, the year
-/// 10889), size within the bound, key within the size.
+/// 10889), size within the bound, key within the size. Nothing but zeros is none: its checksum would not be zero.
 fn is_plausible(header: &[u8]) -> bool {
-    header[0..2] == [0, 0] && header[16..18] == [0, 0] && record::announced_len(header, BOUND).is_ok()
+    header[0..2] == [0, 0]
+        && header[16..18] == [0, 0]
+        && record::announced_len(header, BOUND).is_ok()
+        && header != [0; HEADER_BYTES]
 }
 
 #[cfg(test)]
@@ -231,7 +274,10 @@ mod tests {
                 let found = window.record(nth * 128).unwrap();
                 assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
             }
-            assert_eq!(window.look_forward(8 * 128).unwrap(), Ok(Some((12 * 128, Offset::new(12)))));
+            assert_eq!(
+                window.look_forward(8 * 128, Offset::new(8)).unwrap(),
+                Some((12 * 128, Offset::new(12)))
+            );
             let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
             assert_eq!((bad.position, bad.end), (1024, 1536));
             assert_eq!(window.unreadable_in(1536, u64::MAX), None);
