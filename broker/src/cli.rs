@@ -136,7 +136,7 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Stop::OutputClosed) => ExitCode::SUCCESS,
         Err(Stop::Told) => ExitCode::FAILURE,
         Err(Stop::Because(why)) => {
-            eprintln!("broker: {why}");
+            output::say(format_args!("broker: {why}"));
             ExitCode::FAILURE
         }
     }

@@ -152,6 +152,40 @@ fn the_log_says_when_and_answers_do_not_say_where_the_data_lies() {
     }
 }
 
+/// Nobody reads what is said, or the disk that it goes to is full: that stops neither the server nor a command.
+#[test]
+fn what_cannot_be_said_stops_nothing() {
+    fn nobody() -> Stdio {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer.into()
+    }
+    fn full() -> Stdio {
+        std::fs::File::options().write(true).open("/dev/full").unwrap().into()
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (name, sink) in [("nobody", nobody as fn() -> Stdio), ("full", full)] {
+        if name == "full" && !std::path::Path::new("/dev/full").exists() {
+            continue;
+        }
+        let data = dir.path().join(name);
+        let server = Process::start_heard_by(&data, sink());
+        server.output(&["topic", "create", "t"]);
+        let mut produce = broker();
+        produce.args(["produce", "t", "--addr", &server.addr]).stdin(Stdio::piped()).stderr(sink());
+        let mut producer = produce.spawn().unwrap();
+        producer.stdin.take().unwrap().write_all(b"a\nb\n").unwrap();
+        assert!(producer.wait().unwrap().success());
+        assert_eq!(server.output(&["consume", "t"]), "a\nb\n");
+        let mut fails = broker();
+        fails.args(["produce", "u", "x", "--addr", &server.addr]).stderr(sink());
+        assert_eq!(fails.status().unwrap().code(), Some(1));
+        assert!(server.stop().0.success());
+        assert_eq!(verdict(&data).records, 2);
+        assert!(data.join("clean").exists(), "the stop was clean");
+    }
+}
+
 /// Help is read in terminals.
 #[test]
 fn help_is_no_wider_than_a_terminal() {

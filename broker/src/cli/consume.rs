@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::output::Output;
+use super::output::{Output, say};
 use super::{Server, Stop, acknowledged, offsets, quantity};
 
 /// How long to wait before looking again at several partitions that had nothing new.
@@ -190,7 +190,7 @@ impl Source {
             match away {
                 Some(reason) if args.follow => {
                     if !complained {
-                        eprintln!("{reason}; retrying until it works");
+                        say(format_args!("{reason}; retrying until it works"));
                         complained = true;
                     }
                     sleep(PAUSE).await;

@@ -1,5 +1,6 @@
-//! Standard output, for commands whose output is read by other programs.
+//! Standard output, for commands whose output is read by other programs, and standard error, for people.
 
+use std::fmt::Arguments;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use super::Stop;
@@ -19,7 +20,7 @@ impl Output {
     }
 
     /// Writes a line.
-    pub fn line(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), Stop> {
+    pub fn line(&mut self, line: Arguments<'_>) -> Result<(), Stop> {
         writeln!(self.0, "{line}").map_err(stop)
     }
 
@@ -27,6 +28,12 @@ impl Output {
     pub fn flush(&mut self) -> Result<(), Stop> {
         self.0.flush().map_err(stop)
     }
+}
+
+/// Says something to a person, on standard error. That nobody can hear it changes nothing of what was done: `eprintln!`
+/// would panic.
+pub fn say(line: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn stop(error: io::Error) -> Stop {

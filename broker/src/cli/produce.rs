@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::output::Output;
+use super::output::{Output, say};
 use super::quantity::{self, count};
 use super::resume;
 use super::{Server, Stop, acknowledged};
@@ -113,7 +113,7 @@ impl<'a> Lines<'a> {
         let what = format!("cannot produce to {:?}", args.topic);
         let partitions = acknowledged(&what, args.server.client().partitions(&args.topic).await)?;
         if io::stdin().is_terminal() {
-            eprintln!("each line is a record; end with Ctrl-D");
+            say(format_args!("each line is a record; end with Ctrl-D"));
         }
         Ok(Self {
             args,
@@ -149,7 +149,7 @@ impl<'a> Lines<'a> {
                 }
             }
         }
-        eprintln!("{} acknowledged", count(self.done - self.args.skip, "line"));
+        say(format_args!("{} acknowledged", count(self.done - self.args.skip, "line")));
         Ok(())
     }
 
@@ -192,12 +192,12 @@ impl<'a> Lines<'a> {
     /// The connection was lost: looks up what was stored, and sends the rest again.
     async fn resume(&mut self, lost: &str) -> Result<(), Stop> {
         let unknown: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
-        eprintln!(
+        say(format_args!(
             "the connection was lost ({lost}) with {} acknowledged and {unknown} in flight; \
              trying to reconnect for {:?}",
             count(self.done - self.args.skip, "line"),
             self.args.retry
-        );
+        ));
         let resumed =
             timeout(self.args.retry, resume::look_up(self.args, &mut self.sent, &mut self.ends)).await;
         let (connection, found) = match resumed {
@@ -206,7 +206,7 @@ impl<'a> Lines<'a> {
             Ok(Err(stop)) => return Err(stop),
             Err(_) => return self.give_up("the server did not come back in time").await,
         };
-        eprintln!("reconnected: of the lines in flight, {found} of {unknown} are in the log");
+        say(format_args!("reconnected: of the lines in flight, {found} of {unknown} are in the log"));
         self.connection = connection;
         while self.sent.front().is_some_and(|lines| lines.records.is_empty()) {
             self.done = self.sent.pop_front().map_or(self.done, |lines| lines.last_line);

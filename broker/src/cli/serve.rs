@@ -217,6 +217,9 @@ pub fn run(args: Args) -> Result<(), Stop> {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
+        // A line that cannot be written, on a full disk for one, is lost. To complain of that on the same standard error
+        // would be to panic, with whatever lock the line was told under.
+        .log_internal_errors(false)
         .init();
     let limits = args.limits()?;
     let open_files = raise_open_files();
@@ -375,8 +378,9 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
                 tracing::warn!("ended at once; the next start checks the logs");
                 std::process::exit(130);
             }
-            tracing::info!("stopping; finishing what was received");
+            // Whatever becomes of the line: where nobody takes it, telling may wait for ever.
             stop.cancel();
+            tracing::info!("stopping; finishing what was received");
         }
     });
     Ok(())

@@ -22,30 +22,34 @@ impl Process {
     }
 
     pub fn start_at(data: &Path, listen: &str, args: &[&str]) -> Self {
-        Self::spawn(broker(), data, listen, args)
+        Self::spawn(broker(), data, listen, args, Stdio::piped())
+    }
+
+    /// What it says on standard error goes there.
+    pub fn start_heard_by(data: &Path, stderr: Stdio) -> Self {
+        Self::spawn(broker(), data, "127.0.0.1:0", &[], stderr)
     }
 
     /// Started by a shell: `$0` and `$@` are the command.
     pub fn start_by(script: &str, data: &Path, args: &[&str]) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_broker")]).env_remove("BROKER_LOG");
-        Self::spawn(shell, data, "127.0.0.1:0", args)
+        Self::spawn(shell, data, "127.0.0.1:0", args, Stdio::piped())
     }
 
-    fn spawn(mut command: Command, data: &Path, listen: &str, args: &[&str]) -> Self {
+    fn spawn(mut command: Command, data: &Path, listen: &str, args: &[&str], stderr: Stdio) -> Self {
         let mut child = command
             .args(["serve", "--listen", listen, "--data"])
             .arg(data)
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the program starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it can be read");
         let Some(addr) = line.trim().strip_prefix("listening on ") else {
-            let mut why = String::new();
-            child.stderr.take().expect("piped").read_to_string(&mut why).expect("it can be read");
+            let why = rest(child.stderr.take());
             panic!("the server does not start: {line}{why}");
         };
         Self { child, addr: addr.to_owned() }
@@ -65,9 +69,7 @@ impl Process {
     pub fn stop(mut self) -> (std::process::ExitStatus, String) {
         self.signal("TERM");
         let status = self.child.wait().expect("it ends");
-        let mut said = String::new();
-        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("it can be read");
-        (status, said)
+        (status, rest(self.child.stderr.take()))
     }
 
     pub fn signal(&self, name: &str) {
@@ -96,6 +98,13 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What is left to be read, where it is read here.
+fn rest(said: Option<impl Read>) -> String {
+    let mut text = String::new();
+    said.map(|mut said| said.read_to_string(&mut text).expect("it can be read"));
+    text
 }
 
 /// Runs a command against a server.
