@@ -95,6 +95,22 @@ fn verify_names_each_flipped_byte() {
     assert!(said.ends_with(": 1 fault\n"), "{said}");
 }
 
+/// Whoever reads the faults may stop reading; the exit code is for whoever asks whether there are any.
+#[test]
+fn faults_are_the_exit_code_though_nobody_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stopped(dir.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let code = |writer: &std::io::PipeWriter| {
+        let status = broker().arg("verify").arg(&data).stdout(writer.try_clone().unwrap()).status();
+        status.unwrap().code()
+    };
+    assert_eq!(code(&writer), Some(0));
+    std::fs::remove_file(data.join("t/0/00000000000000000000.index")).unwrap();
+    assert_eq!(code(&writer), Some(1));
+}
+
 #[test]
 fn verify_names_what_is_missing_short_or_too_long() {
     type Breaks = fn(&std::path::Path) -> std::io::Result<()>;

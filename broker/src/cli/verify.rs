@@ -5,7 +5,7 @@ use std::{fs, io};
 
 use broker::disk::OsDisk;
 use broker::files::{self, Name};
-use broker::verify::verify;
+use broker::verify::{Verdict, verify};
 use broker::{session, topic};
 
 use super::Stop;
@@ -37,6 +37,18 @@ pub fn run(args: &Args) -> Result<(), Stop> {
         io::ErrorKind::WouldBlock => format!("{dir}: a server is using this directory; stop it first"),
         _ => format!("{dir}: {e}"),
     })?;
+    let printed = print(&verdict);
+    match verdict.faults.is_empty() {
+        true => printed,
+        // A reader who has seen enough (`broker verify DIR | head -1`) has not made the directory any better.
+        false => Err(match printed {
+            Ok(()) | Err(Stop::OutputClosed) => Stop::Told,
+            Err(stop) => stop,
+        }),
+    }
+}
+
+fn print(verdict: &Verdict) -> Result<(), Stop> {
     let mut output = Output::new();
     for note in &verdict.notes {
         output.line(format_args!("note: {note}"))?;
@@ -56,11 +68,7 @@ pub fn run(args: &Args) -> Result<(), Stop> {
             n => count(n as u64, "fault"),
         }
     ))?;
-    output.flush()?;
-    match verdict.faults.is_empty() {
-        true => Ok(()),
-        false => Err(Stop::Told),
-    }
+    output.flush()
 }
 
 /// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment, or nothing at all
