@@ -1,6 +1,7 @@
 //! `broker dump`.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use broker::disk::DiskFile;
@@ -91,7 +92,7 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
     })
 }
 
-fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output) -> Result<(), Stop> {
+fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output<impl Write>) -> Result<(), Stop> {
     let mut window = Window::new(file, len);
     let (mut at, mut expected) = (0, base);
     while at < len {
@@ -124,12 +125,15 @@ fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output) -> 
     Ok(())
 }
 
-fn index(file: &File, len: u64, key: &str, value: &str, output: &mut Output) -> Result<(), Stop> {
+fn index(file: &File, len: u64, key: &str, value: &str, output: &mut Output<impl Write>) -> Result<(), Stop> {
     let mut window = Window::new(file, len);
     let mut at = 0;
     while at < len {
         let bytes = window.bytes(at, ENTRY_BYTES).map_err(|e| e.to_string())?;
         let bytes = &bytes[..bytes.len().min(ENTRY_BYTES)];
+        if bytes.is_empty() {
+            return output.line(format_args!("  byte {at}: the file has become shorter meanwhile"));
+        }
         match Entry::decode(bytes) {
             Some(entry) => output.line(format_args!("  {key} {} → {value} {}", entry.key, entry.value))?,
             None => output.line(format_args!("  byte {at}: not an entry: {}", super::consume::hex(bytes)))?,
@@ -147,4 +151,37 @@ fn show(bytes: &[u8], full: bool) -> String {
         n => format!("… and {n} more bytes"),
     };
     format!("\"{}\"{rest}", shown.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown of these bytes, where a look at the file has told this length.
+    fn shown(bytes: &[u8], len: u64, kind: Kind) -> String {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let mut output = Output::to(Vec::new());
+        let done = match kind {
+            Kind::Log => log(&file, Offset::ZERO, len, false, &mut output),
+            _ => index(&file, len, "offset", "byte", &mut output),
+        };
+        done.unwrap();
+        String::from_utf8(output.into_inner()).unwrap()
+    }
+
+    /// Such as an index that a server makes anew while it is looked at.
+    #[test]
+    fn a_file_that_has_become_shorter_comes_to_an_end() {
+        let entry = Entry { key: 2, value: 78 }.encode();
+        assert_eq!(
+            shown(&entry, 60, Kind::Index),
+            "  offset 2 → byte 78\n  byte 20: the file has become shorter meanwhile\n"
+        );
+        let log = shown(&entry, 400, Kind::Log);
+        assert!(
+            log.starts_with("  byte 0: 400 bytes are not a record, no valid record after them: "),
+            "{log}"
+        );
+    }
 }

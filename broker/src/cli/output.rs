@@ -6,12 +6,25 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use super::Stop;
 
 /// Buffered standard output. That the reader has gone (`broker consume t | head`) is an end, not an error.
-pub struct Output(BufWriter<StdoutLock<'static>>);
+pub struct Output<W: Write = StdoutLock<'static>>(BufWriter<W>);
 
 impl Output {
     /// Takes standard output.
     pub fn new() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, io::stdout().lock()))
+        Self::to(io::stdout().lock())
+    }
+}
+
+impl<W: Write> Output<W> {
+    /// Writes to something else.
+    pub fn to(out: W) -> Self {
+        Self(BufWriter::with_capacity(64 << 10, out))
+    }
+
+    /// What it writes to, once everything has been handed on.
+    #[cfg(test)]
+    pub fn into_inner(self) -> W {
+        self.0.into_inner().map_err(|e| e.into_error()).expect("a test's output takes everything")
     }
 
     /// Writes with `write`.
