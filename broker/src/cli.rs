@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use broker::client::{Client, Failure, Options, Outcome};
+use broker::error::Code;
 use broker::net::TcpConnector;
 use clap::{Args, Parser, Subcommand};
 
@@ -110,14 +111,18 @@ impl From<Failure> for Stop {
 /// An acknowledged answer, or an error for people. `what` was asked for.
 fn acknowledged<T>(what: &str, outcome: Outcome<T>) -> Result<T, Stop> {
     outcome.into_result().map_err(|failure| match failure {
-        Failure::Refused(refusal) if refusal.code == broker::error::Code::Unavailable => {
-            Stop::Because(format!(
-                "{refusal}\n  is a server running there? `broker serve` starts one, --addr chooses another"
-            ))
-        }
+        Failure::Refused(refusal) if refusal.code == Code::Unavailable => Stop::Because(format!(
+            "{refusal}\n  is a server running there? `broker serve` starts one, --addr chooses another"
+        )),
         Failure::Refused(refusal) => Stop::Because(format!("{what}: {refusal}")),
         Failure::Unknown(reason) => Stop::Because(format!("{what}: {reason}")),
     })
+}
+
+/// Whether a refusal is about the moment and not about what was asked for: the server is not there or is stopping, as in a
+/// restart, or has ended this connection, or has too many. Nothing was done, and another try later may work.
+fn is_away(code: Code) -> bool {
+    matches!(code, Code::Unavailable | Code::ShuttingDown | Code::Timeout | Code::TooManyConnections)
 }
 
 /// Runs the command that the arguments name.

@@ -475,6 +475,28 @@ fn a_follower_gets_what_comes() {
     }
 }
 
+/// A partition that has nothing new is not asked again for each record of another.
+#[test]
+fn following_many_partitions_costs_requests_by_the_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut child, get) = with_pages(&data);
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let addr = line.trim().strip_prefix("listening on ").unwrap();
+    text(&run(addr, &["topic", "create", "t", "--partitions", "10"], b""));
+    let sent: String = (0..2000).map(|i| format!("line {i}\n")).collect();
+    text(&run(addr, &["produce", "t", "--partition", "3"], sent.as_bytes()));
+    assert_eq!(text(&run(addr, &["consume", "t", "--follow", "--count", "2000"], b"")), sent);
+    let page = get("GET /metrics");
+    let asked = page.lines().find_map(|line| line.strip_prefix("broker_requests_total{kind=\"consume\"} "));
+    let asked: u64 = asked.unwrap_or_else(|| panic!("{page}")).parse().unwrap();
+    assert!((10..100).contains(&asked), "{asked} requests");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// A server with a page for metrics, and what it answers to the beginning of a request.
 fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> String) {
     let mut child = broker()

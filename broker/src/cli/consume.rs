@@ -5,7 +5,6 @@ use std::io::Write;
 use std::time::Duration;
 
 use broker::client::{At, Client, Consumed, Fetch, Outcome};
-use broker::error::Code;
 use broker::net::TcpConnector;
 use broker::record::Record;
 use broker::units::Offset;
@@ -14,7 +13,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::output::{Output, say};
-use super::{Server, Stop, acknowledged, offsets, quantity};
+use super::{Server, Stop, acknowledged, is_away, offsets, quantity};
 
 /// How long to wait before looking again at several partitions that had nothing new.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -99,29 +98,18 @@ pub async fn run(args: Args) -> Result<(), Stop> {
     let mut output = Output::new();
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let mut waiting = 0;
-        for source in &mut sources {
-            if source.records.is_empty() && (args.follow || source.next < source.end) {
+        for source in sources.iter_mut().filter(|source| source.records.is_empty()) {
+            if args.follow || source.next < source.end {
                 source.fetch(&args, &client, Duration::ZERO).await?;
             }
-            waiting += usize::from(source.records.is_empty());
         }
-        let first = sources
-            .iter_mut()
-            .filter(|source| !source.records.is_empty())
-            .min_by_key(|source| source.records.front().map(|record| record.timestamp));
-        if let Some(source) = first {
-            // While others are empty, each record could be followed by an earlier one of theirs: only at the end of
-            // what is there, though, and time goes on.
-            let partition = source.partition;
-            if let Some(record) = source.records.pop_front() {
-                output.write(|out| print(out, args.format, partition, &record))?;
-                left -= 1;
+        if sources.iter().any(|source| !source.records.is_empty()) {
+            merge(&mut sources, args.format, &mut left, &mut output)?;
+            if args.follow {
+                output.flush()?;
             }
             continue;
         }
-        debug_assert_eq!(waiting, sources.len());
-        output.flush()?;
         match &mut sources[..] {
             _ if !args.follow => break,
             [only] => only.fetch(&args, &client, WAIT).await?,
@@ -129,6 +117,33 @@ pub async fn run(args: Args) -> Result<(), Stop> {
         }
     }
     output.flush()
+}
+
+/// Prints records by time, until a partition has none left and has to be asked for more. One that had none when it was
+/// last asked is not asked again before that: what comes into it meanwhile is later than what was there. So the requests
+/// are as many as the batches, times the partitions at most, and not as many as the records.
+fn merge(
+    sources: &mut [Source],
+    format: Format,
+    left: &mut u64,
+    output: &mut Output<impl Write>,
+) -> Result<(), Stop> {
+    while *left > 0 {
+        let first = sources
+            .iter_mut()
+            .filter(|source| !source.records.is_empty())
+            .min_by_key(|source| source.records.front().map(|record| record.timestamp));
+        let Some(source) = first else { return Ok(()) };
+        let partition = source.partition;
+        if let Some(record) = source.records.pop_front() {
+            output.write(|out| print(out, format, partition, &record))?;
+            *left -= 1;
+        }
+        if source.records.is_empty() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Source>, Stop> {
@@ -180,11 +195,7 @@ impl Source {
                 client.consume(&args.topic, self.partition, Fetch::from(self.next).wait(wait)).await;
             let away = match &outcome {
                 Outcome::Unknown(reason) => Some(reason.clone()),
-                Outcome::Refused(r)
-                    if matches!(r.code, Code::Unavailable | Code::ShuttingDown | Code::Timeout) =>
-                {
-                    Some(r.message.clone())
-                }
+                Outcome::Refused(refusal) if is_away(refusal.code) => Some(refusal.message.clone()),
                 _ => None,
             };
             match away {
