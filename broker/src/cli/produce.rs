@@ -12,12 +12,12 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::output::{Output, say};
 use super::quantity::{self, count};
 use super::resume;
-use super::{Server, Stop, acknowledged};
+use super::{Server, Stop, acknowledged, is_away};
 
 /// A request holds lines up to about this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
@@ -31,10 +31,14 @@ standard input is a record (without its line feed, otherwise byte for byte).
 The key decides the partition: a key's records always go to the same one. Records without a key go to the \
 partitions in turn.
 
-If the connection is lost, the lines that were not yet acknowledged are looked up in the log before the rest \
-is sent, so that none is missing or duplicated. This is exact as long as nobody else appends the same lines \
-at the same time. When --retry runs out, the exit code is 1, and the last message says which lines were \
-acknowledged and how to continue.
+If the connection is lost, or the server restarts, the lines that were not yet acknowledged are looked up in \
+the log before the rest is sent, so that none is missing or duplicated. This is exact as long as nobody else \
+appends the same lines at the same time, and the server has lost the connection too: behind a proxy that has \
+dropped it, the server may still be storing what it received, and those lines can be there twice. A server \
+that is silent may do so as well; so after --timeout it is waited for, and nothing is sent again.
+
+When --retry runs out without another line acknowledged, the exit code is 1, and the last message says which \
+lines were acknowledged and how to continue.
 
 Examples:
   broker produce orders hello
@@ -65,7 +69,7 @@ pub struct Args {
     /// Skip this many lines, to continue after a failure
     #[arg(long, value_name = "LINES", default_value_t = 0, conflicts_with = "value", value_parser = quantity::number::<u64>)]
     skip: u64,
-    /// How long to try to reconnect after losing the connection
+    /// How long to try to go on after losing the connection, or to wait on after --timeout
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     pub retry: Duration,
     #[command(flatten)]
@@ -106,6 +110,8 @@ struct Lines<'a> {
     done: u64,
     /// Where each partition ends, by what was acknowledged: what lies behind is new.
     ends: BTreeMap<u32, Offset>,
+    /// Since when the connection has been lost without a line acknowledged.
+    lost_since: Option<Instant>,
 }
 
 impl<'a> Lines<'a> {
@@ -122,6 +128,7 @@ impl<'a> Lines<'a> {
             sent: VecDeque::new(),
             done: args.skip,
             ends: partitions.into_iter().map(|p| (p.number, p.log_end)).collect(),
+            lost_since: None,
         })
     }
 
@@ -133,19 +140,22 @@ impl<'a> Lines<'a> {
                 biased;
                 lines = self.input.recv(), if room => match lines {
                     Some(Ok(lines)) => self.send(lines),
-                    Some(Err(why)) => return self.give_up(&why).await,
+                    Some(Err(why)) => return Err(self.give_up(&why)),
                     None => ended = true,
                 },
                 answer = timeout(self.args.server.timeout, self.connection.receive_produced()), if !self.sent.is_empty() => {
-                    let lost = match answer {
-                        Ok(Ok(answer)) => {
-                            self.answered(answer).await?;
-                            continue;
-                        }
-                        Ok(Err(e)) => e.to_string(),
-                        Err(_) => format!("no answer within {:?}", self.args.server.timeout),
+                    let answer = match answer {
+                        Ok(answer) => answer,
+                        Err(_) => self.wait_on().await?,
                     };
-                    self.resume(&lost).await?;
+                    match answer {
+                        Ok(answer) => self.answered(answer).await?,
+                        // It goes on behind what cannot be understood, and what it does is not known.
+                        Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                            return Err(self.give_up(&format!("an answer cannot be understood: {e}")));
+                        }
+                        Err(e) => self.resume(&e.to_string()).await?,
+                    }
                 }
             }
         }
@@ -159,38 +169,73 @@ impl<'a> Lines<'a> {
         self.sent.push_back(lines);
     }
 
+    /// The server is silent, and may yet store what it has received: to send that again elsewhere could store it twice.
+    async fn wait_on(&mut self) -> Result<io::Result<Produced>, Stop> {
+        let (limit, retry) = (self.args.server.timeout, self.args.retry);
+        say(format_args!(
+            "no answer within {limit:?}; waiting {retry:?} more, since the server may still store the lines"
+        ));
+        match timeout(retry, self.connection.receive_produced()).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                let why = format!("no answer within {:?}", limit.saturating_add(retry));
+                Err(self.give_up(&why))
+            }
+        }
+    }
+
     /// Takes the answer to the oldest lines.
     async fn answered(&mut self, answer: Produced) -> Result<(), Stop> {
-        let Some(lines) = self.sent.pop_front() else {
+        let Some(mut lines) = self.sent.pop_front() else {
             return Err(Stop::Because("the server sent an answer to nothing".into()));
         };
         let outcomes = answer.outcomes(lines.records.len());
         let mut failed = None;
-        for outcome in outcomes {
+        let mut refused = Vec::new();
+        for (record, outcome) in std::mem::take(&mut lines.records).into_iter().zip(outcomes) {
             match outcome.into_result() {
                 Ok(Placed { partition, offset }) => {
                     let end = self.ends.entry(partition).or_default();
                     *end = (*end).max(offset.next());
+                    self.lost_since = None;
                 }
+                Err(Failure::Refused(refusal)) if is_away(refusal.code) => refused.push((record, refusal)),
                 Err(failure) => failed = failed.or(Some(failure)),
             }
         }
-        let Some(failure) = failed else {
+        if let Some(failure) = failed {
+            return Err(self.give_up(&self.not_stored(&failure, lines.last_line)));
+        }
+        let Some((_, refusal)) = refused.last() else {
             self.done = lines.last_line;
             return Ok(());
         };
-        let (first, last) = (self.done + 1, lines.last_line);
+        // It stops, or has ended this connection: as if the connection had been lost before they were sent.
+        let why = refusal.message.clone();
+        lines.records = refused.into_iter().map(|(record, _)| record).collect();
+        self.sent.push_front(lines);
+        self.resume(&why).await
+    }
+
+    /// Says what is known of the lines up to `last` that are not done.
+    fn not_stored(&self, failure: &Failure, last: u64) -> String {
+        let first = self.done + 1;
         let range = format!("lines {first} to {last}");
-        let why = match failure {
+        match failure {
             Failure::Refused(refusal) if first == last => format!("line {last} was refused: {refusal}"),
             Failure::Refused(refusal) => format!("{range} were refused, some or all of them: {refusal}"),
             Failure::Unknown(reason) => format!("{range}: {reason}"),
-        };
-        self.give_up(&why).await
+        }
     }
 
     /// The connection was lost: looks up what was stored, and sends the rest again.
     async fn resume(&mut self, lost: &str) -> Result<(), Stop> {
+        if self.lost_since.is_some() {
+            // Again, and nothing came of it.
+            sleep(resume::PAUSE).await;
+        }
+        let since = *self.lost_since.get_or_insert_with(Instant::now);
+        let left = self.args.retry.saturating_sub(since.elapsed());
         let unknown: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
         say(format_args!(
             "the connection was lost ({lost}) with {} acknowledged and {unknown} in flight; \
@@ -198,28 +243,35 @@ impl<'a> Lines<'a> {
             count(self.done - self.args.skip, "line"),
             self.args.retry
         ));
-        let resumed =
-            timeout(self.args.retry, resume::look_up(self.args, &mut self.sent, &mut self.ends)).await;
-        let (connection, found) = match resumed {
+        let resumed = resume::look_up(self.args, &mut self.sent, &mut self.ends);
+        let (connection, found) = match timeout(left, resumed).await {
             Ok(Ok(resumed)) => resumed,
-            Ok(Err(Stop::Because(why))) => return self.give_up(&why).await,
+            Ok(Err(Stop::Because(why))) => return Err(self.give_up(&why)),
             Ok(Err(stop)) => return Err(stop),
-            Err(_) => return self.give_up("the server did not come back in time").await,
+            Err(_) => return Err(self.give_up(&format!("the server did not come back in time: {lost}"))),
         };
         say(format_args!("reconnected: of the lines in flight, {found} of {unknown} are in the log"));
-        self.connection = connection;
-        while self.sent.front().is_some_and(|lines| lines.records.is_empty()) {
-            self.done = self.sent.pop_front().map_or(self.done, |lines| lines.last_line);
+        if found > 0 {
+            self.lost_since = None;
         }
-        self.sent.retain(|lines| !lines.records.is_empty());
+        self.connection = connection;
         for lines in std::mem::take(&mut self.sent) {
-            self.send(lines);
+            self.send_again(lines);
         }
         Ok(())
     }
 
+    /// Sends what is left of these lines. Where nothing is, they are done as soon as those before them are.
+    fn send_again(&mut self, lines: Sent) {
+        match self.sent.back_mut() {
+            _ if !lines.records.is_empty() => self.send(lines),
+            Some(before) => before.last_line = lines.last_line,
+            None => self.done = lines.last_line,
+        }
+    }
+
     /// Says what is known of each line.
-    async fn give_up(&mut self, why: &str) -> Result<(), Stop> {
+    fn give_up(&self, why: &str) -> Stop {
         let after: usize = self.sent.iter().map(|lines| lines.records.len()).sum();
         let behind = match after {
             0 => String::new(),
@@ -227,13 +279,13 @@ impl<'a> Lines<'a> {
         };
         let done = self.done;
         if done == self.args.skip {
-            return Err(Stop::Because(format!("{why}\n  no line acknowledged{behind}")));
+            return Stop::Because(format!("{why}\n  no line acknowledged{behind}"));
         }
-        Err(Stop::Because(format!(
+        Stop::Because(format!(
             "{why}\n  {} acknowledged, the last of them line {done}{behind}\n  \
              to continue after line {done}: --skip {done}, with the same input",
             count(done - self.args.skip, "line")
-        )))
+        ))
     }
 }
 

@@ -2,6 +2,11 @@
 //!
 //! The records of one connection are appended in the order in which they were sent. So what a partition holds behind the
 //! last acknowledged offset is, as long as nobody else appends, a part of what was sent, in that order.
+//!
+//! That holds when the server has done with the old connection: it says so by closing it. Behind one that is silent it may
+//! still store what it has received, or have stored it without showing it yet, as under `always` while a sync takes long;
+//! so a silent one is waited for and not given up for another (see `produce`). What nobody can see from here is a
+//! connection that something in between has ended for us alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,11 +18,11 @@ use broker::units::Offset;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use super::Stop;
 use super::produce::{self, Args, Sent};
+use super::{Stop, is_away};
 
 /// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(100);
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects again, removes the records from `sent` that are in the log, and moves `ends` behind them. Gives the new
 /// connection, and how many were found. Tries for as long as it is let.
@@ -35,6 +40,8 @@ pub async fn look_up(
     for partition in partitions {
         found += look_into(args, &client, partition, sent, ends).await?;
     }
+    // A server that has hardly any connections left may not have two for us.
+    drop(client);
     loop {
         if let Ok(connection) = produce::connect(&args.server).await {
             return Ok((connection, found));
@@ -59,10 +66,11 @@ async fn look_into(
             Outcome::Acknowledged(consumed) => consumed,
             Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange => {
                 return Err(Stop::Because(format!(
-                    "{refusal}\n  acknowledged records are gone, as a power loss may do under --durability os and interval"
+                    "{refusal}\n  acknowledged records are gone: a power loss may do that under --durability os and interval, and so does \
+                     retention"
                 )));
             }
-            Outcome::Refused(refusal) if refusal.code != Code::Unavailable => {
+            Outcome::Refused(refusal) if !is_away(refusal.code) => {
                 return Err(Stop::Because(refusal.to_string()));
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
