@@ -382,6 +382,34 @@ fn partitions_leave_files_for_connections() {
     assert!(said.contains("after a clean stop"), "the start that was refused changed nothing: {said}");
 }
 
+/// Clients that connect and stay do not take the files that the log needs.
+#[test]
+fn connections_leave_files_for_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = "ulimit -n 200 && exec \"$0\" \"$@\"";
+    let server = Process::start_by(few, &dir.path().join("data"), &["--segment-bytes", "1KiB"]);
+    let mut idle: Vec<_> = (0..190).map(|_| std::net::TcpStream::connect(&server.addr).unwrap()).collect();
+    // As long as it is telling others, it just closes.
+    let told = (0..20).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let why = complaint(&server.run(&["topic", "list", "--timeout", "1s"]));
+        why.contains("the server has 50 connections, which is its limit")
+    });
+    assert!(told);
+    idle.truncate(40);
+    // The server hears of it soon.
+    while !server.run(&["topic", "list"]).status.success() {}
+    server.output(&["topic", "create", "t", "--partitions", "6"]);
+    text(&server.run_with(&["produce", "t"], "a line\n".repeat(1000).as_bytes()));
+    assert_eq!(server.output(&["consume", "t"]).lines().count(), 1000);
+    let (status, said) = server.stop();
+    assert!(status.success());
+    assert!(
+        said.contains("leaves room for 50 connections, of --max-connections 1024, and 7 partitions"),
+        "{said}"
+    );
+}
+
 /// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
 #[test]
 fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {
@@ -491,10 +519,10 @@ fn following_many_partitions_costs_requests_by_the_batch() {
     assert_eq!(text(&run(addr, &["consume", "t", "--follow", "--count", "2000"], b"")), sent);
     let page = get("GET /metrics");
     let asked = page.lines().find_map(|line| line.strip_prefix("broker_requests_total{kind=\"consume\"} "));
-    let asked: u64 = asked.unwrap_or_else(|| panic!("{page}")).parse().unwrap();
-    assert!((10..100).contains(&asked), "{asked} requests");
     child.kill().unwrap();
     child.wait().unwrap();
+    let asked: u64 = asked.unwrap_or_else(|| panic!("{page}")).parse().unwrap();
+    assert!((10..100).contains(&asked), "{asked} requests");
 }
 
 /// A server with a page for metrics, and what it answers to the beginning of a request.

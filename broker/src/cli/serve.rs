@@ -95,7 +95,7 @@ struct LogArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Limits for clients")]
 struct LimitArgs {
-    /// Concurrent connections
+    /// Concurrent connections; never more than a quarter of the open files that the system lets this process have
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections, value_parser = quantity::number::<usize>)]
     max_connections: usize,
     /// The longest message accepted from a client
@@ -144,8 +144,7 @@ fn durability(text: &str) -> Result<Durability, String> {
 }
 
 impl Args {
-    /// `open_files`: how many this process may have, where that is bounded.
-    fn settings(&self, open_files: Option<u64>) -> Settings {
+    fn settings(&self, max_partitions: usize) -> Settings {
         let defaults = Settings::default();
         Settings {
             durability: self.durability,
@@ -157,18 +156,12 @@ impl Args {
             retention_age: self.log.retention_age,
             retention_check: self.log.retention_check,
             recovery_threads: self.log.recovery_threads.unwrap_or(defaults.recovery_threads),
-            max_partitions: open_files.map_or(usize::MAX, |files| self.room_for_partitions(files)),
+            max_partitions,
         }
     }
 
-    /// How many partitions leave some files for connections, and for what is opened for a moment.
-    fn room_for_partitions(&self, open_files: u64) -> usize {
-        let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
-        let others = OTHER_FILES + self.limits.max_connections.min(open_files / 4);
-        open_files.saturating_sub(others) / Settings::OPEN_FILES
-    }
-
-    fn limits(&self) -> Result<Limits, Stop> {
+    /// `connections`: at most so many.
+    fn limits(&self, connections: usize) -> Result<Limits, Stop> {
         let args = &self.limits;
         // A record is a little longer in a message than by itself.
         let needed = u64::from(self.log.max_record_bytes) + (1 << 10);
@@ -191,7 +184,7 @@ impl Args {
             )));
         }
         Ok(Limits {
-            connections: args.max_connections,
+            connections: args.max_connections.min(connections),
             frame_bytes: args.max_frame_bytes,
             request_records: args.max_request_records,
             in_flight_bytes: args.max_in_flight_bytes,
@@ -207,8 +200,42 @@ impl Args {
     }
 }
 
-/// Files that are open besides those of partitions and connections.
-const OTHER_FILES: usize = 64;
+/// Files that are open besides those of partitions and connections: the server's own, what is opened for a moment, and as
+/// many connections again that are told that there are too many.
+const OTHER_FILES: usize = 128;
+
+/// What the open files that a process may have are for. Connections and partitions cannot take what is kept for the other:
+/// a server whose clients had used up all files could neither roll nor delete a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    connections: usize,
+    partitions: usize,
+}
+
+impl Room {
+    /// `open_files`: how many this process may have, where that is bounded.
+    fn new(open_files: Option<u64>, max_connections: usize) -> Self {
+        let Some(open_files) = open_files else {
+            return Self { connections: max_connections, partitions: usize::MAX };
+        };
+        let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
+        let connections = max_connections.min((open_files / 4).max(1));
+        let partitions =
+            open_files.saturating_sub(OTHER_FILES.saturating_add(connections)) / Settings::OPEN_FILES;
+        Self { connections, partitions }
+    }
+
+    /// Says so where there are fewer connections than were asked for.
+    fn tell(self, max_connections: usize) {
+        let Self { connections, partitions } = self;
+        if connections < max_connections {
+            tracing::info!(
+                "the limit of open files leaves room for {connections} connections, of --max-connections \
+                 {max_connections}, and {partitions} partitions; raise it for more (ulimit -n, LimitNOFILE= of a service)"
+            );
+        }
+    }
+}
 
 pub fn run(args: Args) -> Result<(), Stop> {
     let filter = EnvFilter::try_from_env("BROKER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
@@ -221,15 +248,17 @@ pub fn run(args: Args) -> Result<(), Stop> {
         // would be to panic, with whatever lock the line was told under.
         .log_internal_errors(false)
         .init();
-    let limits = args.limits()?;
-    let open_files = raise_open_files();
+    let max_connections = args.limits.max_connections;
+    let room = Room::new(raise_open_files(), max_connections);
+    let limits = args.limits(room.connections)?;
+    room.tell(max_connections);
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args)?;
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(async { survive_size_limits() });
-    let (broker, report) = open(&args, open_files)?;
+    let (broker, report) = open(&args, room.partitions)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
     runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
@@ -261,12 +290,12 @@ fn survive_size_limits() {
     }
 }
 
-fn open(args: &Args, open_files: Option<u64>) -> Result<(Broker<OsDisk>, Report), Stop> {
+fn open(args: &Args, max_partitions: usize) -> Result<(Broker<OsDisk>, Report), Stop> {
     let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(Threads) };
     let bar = Mutex::new(None);
     let progress =
         |done: usize, of: usize, partition: &PartitionReport| startup::show(&bar, done, of, partition);
-    let opened = Broker::open(world, &args.data, args.settings(open_files), &progress);
+    let opened = Broker::open(world, &args.data, args.settings(max_partitions), &progress);
     if let Some(bar) = bar.into_inner().unwrap_or_default() {
         bar.finish_and_clear();
     }
@@ -384,4 +413,27 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_partitions_share_the_open_files() {
+        let room = |open_files, connections| {
+            let Room { connections, partitions } = Room::new(open_files, connections);
+            (connections, partitions)
+        };
+        assert_eq!(room(None, 1024), (1024, usize::MAX));
+        assert_eq!(room(Some(u64::MAX), 1024).0, 1024);
+        assert_eq!(room(Some(1024), 1024), (256, 213));
+        assert_eq!(room(Some(1024), 100), (100, 265));
+        assert_eq!(room(Some(20), 1024), (5, 0));
+        for open_files in 0..5000 {
+            let (connections, partitions) = room(Some(open_files), 1024);
+            let used = (connections + partitions * Settings::OPEN_FILES + OTHER_FILES) as u64;
+            assert!(connections > 0 && (partitions == 0 || used <= open_files));
+        }
+    }
 }
