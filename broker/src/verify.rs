@@ -1,24 +1,32 @@
 //! Checks every byte of a data directory that no broker is using, and changes nothing.
 //!
-//! A fault is what a broker would have to serve around, cut, rebuild or refuse. What is only odd, such as a foreign file, is
-//! a note. Checked are:
+//! A fault is what a broker would have to serve around, cut, rebuild or refuse. What is only odd, such as a foreign file, or
+//! what a crash may leave anywhere and a start tidies up, is a note. Checked are:
 //!
+//! - the notes of the last runs: each whole;
 //! - each topic's settings, and that it has its partitions;
-//! - each partition's segments: each begins where the one before ends;
+//! - each partition's segments: each begins where the one before ends, and none is less than at the last clean stop;
 //! - each log: records whole, checksums right, offsets without gaps;
-//! - each index: entries whole, ascending, and each the place of a record, or the latest time up to that record.
+//! - each index (`index`): entries whole, ascending, each the place of a record or the latest time up to that record, and none
+//!   missing where that can be known.
 
-use std::collections::BTreeMap;
+mod index;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskFile, Open, read_full_at};
+use crate::disk::{Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
-use crate::index::{ENTRY_BYTES, Entry};
-use crate::meter::Meter;
-use crate::scan::{Scan, Tail, Window};
+use crate::scan::{Scan, Tail};
+use crate::segment::Sealed;
+use crate::session::{self, Closed, LastRun};
+use crate::settings::Settings;
 use crate::topic;
 use crate::units::{Offset, Position};
+
+/// A note of a run that is longer than this is not checked: about a million segments.
+const MARKER_BYTES_MAX: u64 = 128 << 20;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,27 +71,47 @@ fn place(byte: Option<Position>, offset: Option<Offset>) -> String {
 pub fn verify<D: Disk>(disk: &D, data: &Path) -> io::Result<Verdict> {
     let entries = disk.list(data)?;
     let _lock = disk.lock_dir(data)?;
-    let mut verifier = Verifier { disk, data, verdict: Verdict::default() };
+    let last = LastRun::read(disk, data)?;
+    let (verdict, seen) = (Verdict::default(), BTreeSet::new());
+    let mut verifier = Verifier { disk, data, last: &last, seen, verdict };
+    verifier.markers();
     for entry in entries.iter().filter(|entry| entry.is_dir) {
         match topic::check_name(&entry.name) {
             Ok(()) => verifier.topic(&entry.name),
             Err(_) => verifier.verdict.notes.push(format!("{} is no topic", entry.name)),
         }
     }
+    verifier.gone();
     Ok(verifier.verdict)
 }
 
 struct Verifier<'a, D> {
     disk: &'a D,
     data: &'a Path,
+    last: &'a LastRun,
+    /// The topics that cannot be looked into, and the partitions that were looked for, as `topic/number`.
+    seen: BTreeSet<String>,
     verdict: Verdict,
+}
+
+/// Where a log belongs, and what is known of it.
+#[derive(Clone, Copy)]
+struct Segment<'a> {
+    dir: &'a Path,
+    base: Offset,
+    /// Whether it is the partition's last.
+    is_last: bool,
+    /// What a clean stop left of it, where no run has begun since.
+    recorded: Option<Sealed>,
+    /// Where the partition ended at the last clean stop.
+    stopped_at: Option<Offset>,
 }
 
 /// A log that was read, for what its indexes are held against.
 struct Log<F> {
     file: F,
     path: PathBuf,
-    base: Offset,
+    len: u64,
     scan: Scan,
 }
 
@@ -93,33 +121,81 @@ impl<D: Disk> Verifier<'_, D> {
         self.verdict.faults.push(Fault { file, byte: byte.map(Position::new), offset, what: what.into() });
     }
 
-    fn topic(&mut self, name: &str) {
-        let dir = self.data.join(name);
-        let (settings, entries) = match (topic::read_settings(self.disk, &dir), self.disk.list(&dir)) {
-            (Ok(settings), Ok(entries)) => (settings, entries),
-            (Err(e), _) | (_, Err(e)) => return self.fault(&dir, None, None, format!("cannot be read: {e}")),
-        };
-        self.verdict.topics += 1;
-        let Some(settings) = settings else {
-            return self.fault(&dir.join("topic"), None, None, "the topic's settings are missing or changed");
-        };
-        for number in 0..settings.partitions {
-            let name = number.to_string();
-            match entries.iter().any(|entry| entry.is_dir && entry.name == name) {
-                true => self.partition(&dir.join(name)),
-                false => self.fault(&dir.join(name), None, None, "the partition's directory is missing"),
+    fn note(&mut self, file: &Path, what: &str) {
+        let file = file.strip_prefix(self.data).unwrap_or(file);
+        self.verdict.notes.push(format!("{} {what}", file.display()));
+    }
+
+    /// The notes of the last runs are replaced whole, so that no crash leaves half of one.
+    fn markers(&mut self) {
+        for path in session::MARKERS.map(|name| self.data.join(name)) {
+            match files::read_small(self.disk, &path, MARKER_BYTES_MAX) {
+                Ok(Some(bytes)) if files::read_checked_text(&bytes).is_none() => {
+                    let what = "its checksum does not fit: the next start knows less, and checks more";
+                    self.fault(&path, None, None, what);
+                }
+                Ok(_) => {}
+                Err(e) => self.fault(&path, None, None, format!("cannot be read: {e}")),
             }
-        }
-        let ours = |name: &str| {
-            let number = name.parse::<u32>().is_ok_and(|n| n < settings.partitions && n.to_string() == name);
-            number || name == "topic"
-        };
-        for entry in entries.iter().filter(|entry| !ours(&entry.name)) {
-            self.verdict.notes.push(format!("{name}/{} is not ours", entry.name));
         }
     }
 
-    fn partition(&mut self, dir: &Path) {
+    fn topic(&mut self, name: &str) {
+        let dir = self.data.join(name);
+        let entries = match self.disk.list(&dir) {
+            Ok(entries) => entries,
+            Err(e) => {
+                self.seen.insert(name.to_owned());
+                return self.fault(&dir, None, None, format!("cannot be read: {e}"));
+            }
+        };
+        let file = dir.join(topic::SETTINGS_FILE);
+        let numbers = entries.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name));
+        // As a start counts them.
+        let counted = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map_or(0, |n| n + 1);
+        let partitions = match topic::read_settings(self.disk, &dir) {
+            Ok(Some(settings)) => settings.partitions,
+            Ok(None) if counted == 0 && entries.iter().all(|entry| entry.name != topic::SETTINGS_FILE) => {
+                return self.note(&dir, "is no topic");
+            }
+            Ok(None) => {
+                let what = "the topic's settings are missing or changed: a start counts its partitions, and deletes nothing";
+                self.fault(&file, None, None, what);
+                counted
+            }
+            Err(e) => {
+                self.fault(&file, None, None, format!("the topic's settings cannot be read: {e}"));
+                counted
+            }
+        };
+        self.verdict.topics += 1;
+        for number in (0..partitions).map(|number| number.to_string()) {
+            self.seen.insert(format!("{name}/{number}"));
+            match entries.iter().any(|entry| entry.is_dir && entry.name == number) {
+                true => self.partition(&format!("{name}/{number}"), &dir.join(number)),
+                false => self.fault(&dir.join(number), None, None, "the partition's directory is missing"),
+            }
+        }
+        let ours = |name: &str| name == topic::SETTINGS_FILE || number(name).is_some_and(|n| n < partitions);
+        for entry in entries.iter().filter(|entry| !ours(&entry.name)) {
+            self.note(&dir.join(&entry.name), "is not ours");
+        }
+    }
+
+    /// Partitions that a clean stop has left, no run has begun since, and they are not there.
+    fn gone(&mut self) {
+        for (name, closed) in self.last.clean.iter().flatten() {
+            let topic = name.split('/').next().unwrap_or_default();
+            if !self.seen.contains(name) && !self.seen.contains(topic) {
+                let held = closed.segments.first().zip(closed.segments.last());
+                let lost = held.map_or(String::new(), |(a, b)| format!(": {}", lost(a.base, b.end)));
+                let what = format!("the partition was there at the last clean stop, and is gone{lost}");
+                self.fault(&self.data.join(name), None, None, what);
+            }
+        }
+    }
+
+    fn partition(&mut self, name: &str, dir: &Path) {
         self.verdict.partitions += 1;
         let entries = match self.disk.list(dir) {
             Ok(entries) => entries,
@@ -132,188 +208,165 @@ impl<D: Disk> Verifier<'_, D> {
                 Name::Segment(base, kind) if !entry.is_dir => segments.entry(base).or_default().push(kind),
                 Name::Synced | Name::Damaged(_) => {}
                 Name::Unsynced(base) => self.fault(&path, None, Some(base), "a sync of this log has failed"),
-                name => {
-                    let shown = path.strip_prefix(self.data).unwrap_or(&path).display();
-                    let what = match name {
-                        Name::Tmp => "is an unfinished replacement",
-                        Name::Aside => "was set aside by a recovery",
-                        _ => "is not ours",
-                    };
-                    self.verdict.notes.push(format!("{shown} {what}"));
-                }
+                Name::Tmp => self.note(&path, "is an unfinished replacement"),
+                Name::Aside => self.note(&path, "was set aside by a recovery"),
+                _ => self.note(&path, "is not ours"),
             }
         }
-        let last = segments.keys().next_back().copied();
-        let mut end = None;
-        for (base, kinds) in segments {
-            let path = files::segment_path(dir, base, Kind::Log);
-            if let Some(end) = end
-                && end != base
-            {
-                let what = format!("it begins at offset {base}, and the segment before it ends at {end}");
-                self.fault(&path, None, Some(end), what);
+        let (logs, leftovers): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
+        let stop = self.last.stopped_at(name);
+        match (logs.first_key_value(), logs.last_key_value()) {
+            (Some((first, _)), Some((last, _))) => {
+                let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
+                self.front(dir, *first, recorded);
+                self.logs(dir, &logs, recorded, stop);
+                self.leftovers(dir, &leftovers, *last, stop);
             }
-            end = match self.log(&path, base, Some(base) == last) {
-                Some(log) => {
-                    self.indexes(dir, &log, &kinds);
-                    Some(log.scan.end)
-                }
-                None => None,
-            };
+            _ => self.no_logs(dir, &leftovers, stop),
         }
     }
 
-    fn log(&mut self, path: &Path, base: Offset, is_last: bool) -> Option<Log<D::File>> {
+    /// Nothing but retention takes segments away from the front, and that only while a broker runs.
+    fn front(&mut self, dir: &Path, first: Offset, recorded: Option<&Closed>) {
+        for segment in recorded.iter().flat_map(|closed| &closed.segments) {
+            if segment.end <= first && segment.base < segment.end {
+                let path = files::segment_path(dir, segment.base, Kind::Log);
+                let lost = lost(segment.base, segment.end);
+                let what = format!("the log was there at the last clean stop, and is gone: {lost}");
+                self.fault(&path, None, Some(segment.base), what);
+            }
+        }
+    }
+
+    fn logs(
+        &mut self,
+        dir: &Path,
+        logs: &BTreeMap<Offset, Vec<Kind>>,
+        recorded: Option<&Closed>,
+        stop: Option<Sealed>,
+    ) {
+        let last = logs.keys().next_back().copied();
+        let mut end = None;
+        for (&base, kinds) in logs {
+            let is_last = Some(base) == last;
+            let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
+            let stopped_at = stop.filter(|_| is_last).map(|stop| stop.end);
+            let segment = Segment { dir, base, is_last, recorded: recorded.copied(), stopped_at };
+            if let Some(end) = end
+                && end != base
+            {
+                let path = files::segment_path(dir, base, Kind::Log);
+                let what = format!("it begins at offset {base}, and the segment before it ends at {end}");
+                self.fault(&path, None, Some(end), what);
+            }
+            let log = self.log(segment);
+            if let Some(log) = &log {
+                self.indexes(segment, log, kinds);
+            }
+            end = log.map(|log| log.scan.end);
+        }
+    }
+
+    /// Indexes without a log. Retention removes a log before its indexes, and a roll makes one before them: a crash leaves
+    /// such, and a start removes them. One behind the last log that has entries tells of records that were there.
+    fn leftovers(
+        &mut self,
+        dir: &Path,
+        leftovers: &BTreeMap<Offset, Vec<Kind>>,
+        last: Offset,
+        stop: Option<Sealed>,
+    ) {
+        for (&base, kinds) in leftovers {
+            // Then it is said already where the log ends too early.
+            let is_told = stop.is_some_and(|stop| stop.base >= base);
+            for path in kinds.iter().map(|kind| files::segment_path(dir, base, *kind)) {
+                let len = || self.disk.open(&path, Open::Read).and_then(|file| file.len());
+                if base > last && !is_told && len().is_ok_and(|len| len > 0) {
+                    let what = "the index has entries, and its log is gone";
+                    self.fault(&path, None, Some(base), what);
+                } else {
+                    self.note(&path, "belongs to no log, and goes at the next start");
+                }
+            }
+        }
+    }
+
+    fn no_logs(&mut self, dir: &Path, leftovers: &BTreeMap<Offset, Vec<Kind>>, stop: Option<Sealed>) {
+        match stop.filter(|stop| stop.end > Offset::ZERO) {
+            Some(stop) => {
+                let path = files::segment_path(dir, stop.base, Kind::Log);
+                let what =
+                    format!("all logs are gone; at the last clean stop they ended at offset {}", stop.end);
+                self.fault(&path, None, Some(stop.base), what);
+            }
+            None if !leftovers.is_empty() => {
+                self.fault(dir, None, None, "its log files are gone and only indexes are left");
+            }
+            None => {}
+        }
+    }
+
+    fn log(&mut self, segment: Segment<'_>) -> Option<Log<D::File>> {
+        let path = files::segment_path(segment.dir, segment.base, Kind::Log);
         self.verdict.segments += 1;
-        let opened = self.disk.open(path, Open::Read).and_then(|file| Ok((file.len()?, file)));
+        let opened = self.disk.open(&path, Open::Read).and_then(|file| Ok((file.len()?, file)));
         let (len, file) = match opened {
             Ok(opened) => opened,
             Err(e) => {
-                self.fault(path, None, Some(base), format!("the log cannot be read: {e}"));
+                self.fault(&path, None, Some(segment.base), format!("the log cannot be read: {e}"));
                 return None;
             }
         };
         self.verdict.bytes += len;
-        let scan = Scan::run(&file, len, base, u64::MAX);
+        let scan = Scan::run(&file, len, segment.base, u64::MAX);
         self.verdict.records += scan.records;
         for hole in &scan.holes {
-            let lost = match hole.next.since(hole.first) {
-                0 => "no offset is missing".to_owned(),
-                1 => format!("offset {} is lost", hole.first),
-                _ => format!("offsets {} to {} are lost", hole.first, hole.next.get() - 1),
-            };
+            let lost = lost(hole.first, hole.next);
             let what = format!("{} bytes are damaged; {lost}, good records follow", hole.bytes);
-            self.fault(path, Some(hole.position.get()), Some(hole.first), what);
+            self.fault(&path, Some(hole.position.get()), Some(hole.first), what);
         }
         for bad in &scan.unreadable {
             let what = format!("{} bytes cannot be read: {}", bad.end - bad.position, bad.why);
-            self.fault(path, Some(bad.position), None, what);
+            self.fault(&path, Some(bad.position), None, what);
         }
-        let (at, rest) = (scan.end_at.get(), len - scan.end_at.get());
-        let tail = match &scan.tail {
-            Tail::Clean => None,
-            Tail::Torn if is_last => Some(format!(
-                "the last {rest} bytes are no record: an unfinished write, cut off at the next start"
-            )),
-            Tail::Torn => Some(format!("the last {rest} bytes are no record, and a later segment follows")),
-            Tail::Unreadable(why) => Some(format!("the last {rest} bytes cannot all be read: {why}")),
-            Tail::Disorder { found, position } => Some(format!(
-                "{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}"
-            )),
-        };
-        if let Some(what) = tail {
-            self.fault(path, Some(at), Some(scan.end), what);
+        if let Some(what) = tail(&scan, len, segment) {
+            self.fault(&path, Some(scan.end_at.get()), Some(scan.end), what);
         }
-        Some(Log { file, path: path.to_owned(), base, scan })
+        Some(Log { file, path, len, scan })
     }
+}
 
-    fn indexes(&mut self, dir: &Path, log: &Log<D::File>, kinds: &[Kind]) {
-        let mut both = Vec::new();
-        for kind in [Kind::Index, Kind::TimeIndex] {
-            let path = files::segment_path(dir, log.base, kind);
-            if kinds.contains(&kind) {
-                let entries = self.entries(&path);
-                both.push((path, entries));
-            } else {
-                self.fault(&path, None, None, "the index is missing: it is rebuilt at the next start");
-            }
+/// What is wrong with the end of a log.
+fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
+    let rest = len - scan.end_at.get();
+    let missing = segment.stopped_at.filter(|stop| *stop > scan.end).map(|stop| {
+        format!("at the last clean stop the log ended at offset {stop}: {}", lost(scan.end, stop))
+    });
+    Some(match (&scan.tail, missing) {
+        (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
+        (Tail::Torn, Some(missing)) => format!("the last {rest} bytes are no record; {missing}"),
+        (Tail::Torn, None) if segment.is_last => {
+            format!("the last {rest} bytes are no record: an unfinished write, cut off at the next start")
         }
-        if let [(places, index), (times, time_index)] = &both[..] {
-            self.compare(log, places, index, times, time_index);
+        (Tail::Torn, None) => format!("the last {rest} bytes are no record, and a later segment follows"),
+        (Tail::Unreadable(why), _) => format!("the last {rest} bytes cannot all be read: {why}"),
+        (Tail::Disorder { found, position }, _) => {
+            format!("{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}")
         }
-    }
+    })
+}
 
-    /// The whole, valid entries of an index file.
-    fn entries(&mut self, path: &Path) -> Vec<Entry> {
-        const REBUILT: &str = "the index costs time where it is wrong, and is rebuilt when a start finds out";
-        let read = self.disk.open(path, Open::Read).and_then(|file| {
-            let len = usize::try_from(file.len()?).map_err(io::Error::other)?;
-            let mut bytes = vec![0; len];
-            let n = read_full_at(&file, &mut bytes, 0)?;
-            bytes.truncate(n);
-            Ok(bytes)
-        });
-        let bytes = match read {
-            Ok(bytes) => bytes,
-            Err(e) => {
-                self.fault(path, None, None, format!("the index cannot be read: {e}"));
-                return Vec::new();
-            }
-        };
-        let mut entries: Vec<Entry> = Vec::new();
-        for (i, piece) in bytes.chunks(ENTRY_BYTES).enumerate() {
-            let at = Some((i * ENTRY_BYTES) as u64);
-            match Entry::decode(piece) {
-                Some(entry)
-                    if entries
-                        .last()
-                        .is_none_or(|last| last.key <= entry.key && last.value <= entry.value) =>
-                {
-                    entries.push(entry);
-                }
-                Some(_) => {
-                    self.fault(path, at, None, format!("the entry is out of order; {REBUILT}"));
-                    break;
-                }
-                None => {
-                    self.fault(path, at, None, format!("this is no whole, valid entry; {REBUILT}"));
-                    break;
-                }
-            }
-        }
-        entries
+/// The offsets from `first` to before `next`.
+fn lost(first: Offset, next: Offset) -> String {
+    match next.since(first) {
+        0 => "no offset is missing".to_owned(),
+        1 => format!("offset {first} is lost"),
+        _ => format!("offsets {first} to {} are lost", next.get() - 1),
     }
+}
 
-    /// Holds the entries of both indexes, which are made in pairs, against the records.
-    fn compare(
-        &mut self,
-        log: &Log<D::File>,
-        places: &Path,
-        index: &[Entry],
-        times: &Path,
-        time_index: &[Entry],
-    ) {
-        let mut window = Window::new(&log.file, log.scan.end_at.get());
-        let mut holes = log.scan.holes.iter().peekable();
-        let mut meter = Meter::new(u64::MAX);
-        let (mut at, mut next) = (0, 0);
-        while at < log.scan.end_at.get() && (next < index.len() || next < time_index.len()) {
-            if let Some(hole) = holes.next_if(|hole| hole.position.get() == at) {
-                at += hole.bytes;
-                continue;
-            }
-            let Ok(Ok(found)) = window.record(at) else {
-                return self.fault(&log.path, Some(at), None, "what could be read before cannot be read now");
-            };
-            let (offset, timestamp, len) = (found.offset, found.timestamp, found.len() as u64);
-            let _ = meter.record(offset, timestamp, Position::new(at));
-            let due = index.get(next).is_some_and(|entry| entry.key <= offset.get());
-            if due {
-                let (byte, entry) = ((next * ENTRY_BYTES) as u64, index[next]);
-                if (entry.key, entry.value) != (offset.get(), at) {
-                    let what =
-                        format!("the entry {} → {} is not the place of a record", entry.key, entry.value);
-                    self.fault(places, Some(byte), Some(Offset::new(entry.key)), what);
-                }
-                let latest = meter.latest.map(|(at, offset)| Entry { key: at.get(), value: offset.get() });
-                if let Some(entry) = time_index.get(next)
-                    && Some(*entry) != latest
-                {
-                    let what =
-                        format!("the entry {} → {} is not the latest time so far", entry.key, entry.value);
-                    self.fault(times, Some(byte), Some(Offset::new(entry.value)), what);
-                }
-                next += 1;
-            }
-            at += len;
-        }
-        for (path, entries) in [(places, index), (times, time_index)] {
-            if let Some(entry) = entries.get(next) {
-                let byte = (next * ENTRY_BYTES) as u64;
-                let what = format!("{} entries lead behind the end of the log", entries.len() - next);
-                let offset = if path == places { entry.key } else { entry.value };
-                self.fault(path, Some(byte), Some(Offset::new(offset)), what);
-            }
-        }
-    }
+/// The number that is a partition's name: `007` and `+7` are not names that a broker gives.
+fn number(name: &str) -> Option<u32> {
+    name.parse::<u32>().ok().filter(|n| n.to_string() == name)
 }

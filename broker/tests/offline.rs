@@ -113,8 +113,7 @@ fn faults_are_the_exit_code_though_nobody_reads_them() {
 
 #[test]
 fn verify_names_what_is_missing_short_or_too_long() {
-    type Breaks = fn(&std::path::Path) -> std::io::Result<()>;
-    let cases: [(&str, Breaks); 6] = [
+    let cases: &[(&str, Breaks)] = &[
         ("t/topic: the topic's settings are missing", |data| std::fs::remove_file(data.join("t/topic"))),
         ("t/0/00000000000000000000.index: the index is missing", |data| {
             std::fs::remove_file(data.join("t/0/00000000000000000000.index"))
@@ -142,7 +141,139 @@ fn verify_names_what_is_missing_short_or_too_long() {
             bytes.extend([0; 20]);
             std::fs::write(index, bytes)
         }),
+        ("t/0/00000000000000000000.index, byte 20: this is no whole, valid entry", |data| {
+            resize(&data.join("t/0/00000000000000000000.index"), 1 << 40)
+        }),
     ];
+    names_each(cases);
+}
+
+fn resize(path: &std::path::Path, len: u64) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(path)?.set_len(len)
+}
+
+/// What a clean stop left is known, and nothing may be less when nobody has been at work since.
+#[test]
+fn verify_names_what_is_less_than_at_the_clean_stop() {
+    names_each(&[
+        (
+            "t/0/00000000000000000003.log, byte 30, offset 4: nothing follows; at the last clean stop the log ended at \
+             offset 5: offset 4 is lost",
+            |data| resize(&data.join("t/0/00000000000000000003.log"), 30),
+        ),
+        (
+            "t/0/00000000000000000000.log, byte 113, offset 3: nothing follows; at the last clean stop the log ended at \
+             offset 5: offsets 3 to 4 are lost",
+            |data| std::fs::remove_file(data.join("t/0/00000000000000000003.log")),
+        ),
+        (
+            "t/0/00000000000000000000.log, offset 0: the log was there at the last clean stop, and is gone: offsets 0 to 2",
+            |data| std::fs::remove_file(data.join("t/0/00000000000000000000.log")),
+        ),
+        (
+            "t/0/00000000000000000003.log, offset 3: all logs are gone; at the last clean stop they ended at offset 5",
+            |data| {
+                std::fs::remove_file(data.join("t/0/00000000000000000003.log"))?;
+                std::fs::remove_file(data.join("t/0/00000000000000000000.log"))
+            },
+        ),
+        (
+            "t/0: the partition was there at the last clean stop, and is gone: offsets 0 to 4 are lost",
+            |data| std::fs::remove_dir_all(data.join("t")),
+        ),
+        (
+            "t/0/00000000000000000000.index, byte 0: the index has 0 entries, of 1 that there were at the last clean stop",
+            |data| resize(&data.join("t/0/00000000000000000000.index"), 0),
+        ),
+        ("clean: its checksum does not fit", |data| resize(&data.join("clean"), 20)),
+    ]);
+    // A run that has begun since has not taken that back.
+    let dir = tempfile::tempdir().unwrap();
+    let data = stopped(dir.path());
+    Process::start(&data, &["--segment-bytes", "100", "--index-interval", "3"]).kill();
+    assert!(verdict(&data).faults.is_empty(), "{:?}", verdict(&data));
+    resize(&data.join("t/0/00000000000000000003.log"), 30).unwrap();
+    let faults = verdict(&data).faults;
+    assert!(faults.len() == 1 && faults[0].what.contains("offset 4 is lost"), "{faults:?}");
+}
+
+/// Without a clean stop, an index that lacks entries is known by the other one, and by the records behind its last entry.
+#[test]
+fn verify_names_indexes_that_lack_entries_after_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Process::start(&data, &["--segment-bytes", "1000", "--index-interval", "2"]);
+    server.output(&["topic", "create", "t"]);
+    let produce = |lines: &str| text(&server.run_with(&["produce", "t", "--batch", "10"], lines.as_bytes()));
+    produce(&"a line of some bytes\n".repeat(30));
+    produce("and the next segment\n");
+    server.kill();
+    assert!(verdict(&data).faults.is_empty(), "{:?}", verdict(&data));
+    let index = data.join("t/0/00000000000000000000.index");
+    let times = index.with_extension("timeindex");
+    let entries = std::fs::metadata(&index).unwrap().len() / 20;
+    assert!(entries > 5, "{entries}");
+    resize(&index, 20 * (entries - 2)).unwrap();
+    let faults = verdict(&data).faults;
+    let expected = format!("the index has {} entries, of {entries} that the other index has", entries - 2);
+    assert!(faults.len() == 1 && faults[0].what.starts_with(&expected), "{faults:?}");
+    resize(&times, 20 * (entries - 2)).unwrap();
+    let faults = verdict(&data).faults;
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(
+        faults.iter().all(|fault| fault.what.contains(" records at the end have no entry")),
+        "{faults:?}"
+    );
+}
+
+/// A crash leaves what a start tidies up: there is nothing wrong with it, nor with what is beside it.
+#[test]
+fn what_a_crash_may_leave_is_no_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stopped(dir.path());
+    std::fs::remove_file(data.join("clean")).unwrap();
+    let partition = data.join("t/0");
+    // Retention takes the log first; a roll makes it first.
+    std::fs::remove_file(partition.join("00000000000000000000.log")).unwrap();
+    std::fs::write(partition.join("00000000000000000005.log"), b"").unwrap();
+    let found = verdict(&data);
+    assert_eq!(found.faults, []);
+    assert_eq!((found.records, found.segments), (2, 2));
+    let note = "t/0/00000000000000000000.index belongs to no log, and goes at the next start";
+    assert!(found.notes.iter().any(|n| n == note), "{found:?}");
+    // And nothing hides what is wrong.
+    let index = "00000000000000000009.index";
+    std::fs::copy(partition.join("00000000000000000000.index"), partition.join(index)).unwrap();
+    std::fs::rename(partition.join("00000000000000000005.log"), partition.join("00000000000000000007.log"))
+        .unwrap();
+    let faults: Vec<_> = verdict(&data).faults.iter().map(ToString::to_string).collect();
+    let expected = [
+        "t/0/00000000000000000007.log, offset 5: it begins at offset 7, and the segment before it ends at 5",
+        "t/0/00000000000000000009.index, offset 9: the index has entries, and its log is gone",
+    ];
+    assert_eq!(faults, expected);
+}
+
+/// A server would count the partitions and serve them.
+#[test]
+fn logs_are_verified_though_the_settings_are_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stopped(dir.path());
+    std::fs::remove_file(data.join("t/topic")).unwrap();
+    let log = data.join("t/0/00000000000000000000.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[50] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let found = verdict(&data);
+    assert_eq!((found.topics, found.partitions, found.records), (1, 1, 4));
+    let files: Vec<_> = found.faults.iter().map(|fault| fault.file.display().to_string()).collect();
+    assert_eq!(files, ["t/topic", "t/0/00000000000000000000.log"]);
+}
+
+type Breaks = fn(&std::path::Path) -> std::io::Result<()>;
+
+/// What is broken so is said so, and the exit code is 1.
+fn names_each(cases: &[(&str, Breaks)]) {
     for (expected, breaks) in cases {
         let dir = tempfile::tempdir().unwrap();
         let data = stopped(dir.path());

@@ -15,9 +15,9 @@ use super::quantity::{self, count};
 /// Check every file of a data directory, changing none; needs no server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads every log and index, checks every checksum, offset and index entry, and reports each fault with its \
-file, byte and offset. The exit code is 1 if there is a fault. Nothing is changed. No server may be using \
-the directory.
+Reads every log and index, checks every checksum, offset and index entry, and whether anything is less than \
+at the last clean stop. Reports each fault with its file, byte and offset; the exit code is 1 if there is \
+one. Nothing is changed. No server may be using the directory.
 
 Example:
   broker verify /var/lib/broker")]
