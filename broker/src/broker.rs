@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::files;
 use crate::opening::{self, Made, Opened, Opening};
 pub use crate::opening::{OpenError, Progress, World};
@@ -19,7 +19,7 @@ use crate::session::{self, CleanStop};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
-use crate::topic::{self, Unmade};
+use crate::topic::{self, Unsettled};
 
 /// All topics of one data directory. Clones are the same broker.
 #[derive(Clone, Debug)]
@@ -119,6 +119,11 @@ impl<D: Disk> Broker<D> {
     pub async fn create_topic(&self, name: &str, settings: TopicSettings) -> Result<(), Error> {
         topic::check_name(name)?;
         topic::check_settings(&settings)?;
+        let (this, name) = (self.clone(), name.to_owned());
+        to_its_end(async move { this.create(&name, settings).await }).await
+    }
+
+    async fn create(&self, name: &str, settings: TopicSettings) -> Result<(), Error> {
         let _one_at_a_time = self.0.admin.lock().await;
         self.writable()?;
         match self.topic(name) {
@@ -128,32 +133,31 @@ impl<D: Disk> Broker<D> {
         }
         self.room_for(settings.partitions as usize)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
-        let topic = off_thread(&*self.0.world.work, move || {
-            let (disk, data) = (&this.0.world.disk, &this.0.data);
-            topic::create(disk, data, &topic_name, &settings)?;
-            let made = Made { settings, lost: false };
-            let opening = Opening {
-                world: &this.0.world,
-                data,
-                settings: &this.0.settings,
-                stats: this.0.stats.clone(),
-            };
-            let partitions =
-                (0..made.settings.partitions).map(|n| opening.partition(&topic_name, n, &made, None).0);
-            let partitions = partitions.collect();
-            Ok(Topic::new(topic_name, made.settings, partitions))
-        })
-        .await;
-        let path = self.0.data.join(name);
-        let topic = topic.map_err(|unmade| match unmade {
-            Unmade::Undone(e) => Error::Storage { path, source: e.into() },
-            Unmade::InDoubt(e) => {
-                let reason = format!("the data directory could not be synced: {e}");
-                Error::OutcomeUnknown { partition: format!("making {name}"), reason }
-            }
+        let made = off_thread(&*self.0.world.work, move || this.make(topic_name, settings)).await;
+        let in_doubt = |reason| Error::OutcomeUnknown { partition: format!("making {name}"), reason };
+        let (topic, unopened) = made.map_err(|unsettled| match unsettled {
+            Unsettled::Undone(e) => Error::Storage { path: self.0.data.join(name), source: e.into() },
+            Unsettled::InDoubt(e) => in_doubt(format!("the data directory could not be synced: {e}")),
         })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
-        Ok(())
+        // It is there, and is not what was asked for.
+        unopened.map_or(Ok(()), |why| Err(in_doubt(why)))
+    }
+
+    /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.
+    fn make(&self, name: String, settings: TopicSettings) -> Result<(Topic<D>, Option<String>), Unsettled> {
+        let (disk, data) = (&self.0.world.disk, &self.0.data);
+        // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us.
+        session::forget_topic(disk, data, &name)?;
+        topic::create(disk, data, &name, &settings)?;
+        let made = Made { settings, lost: false };
+        let (world, stats) = (&self.0.world, self.0.stats.clone());
+        let opening = Opening { world, data, settings: &self.0.settings, stats };
+        let opened = (0..made.settings.partitions).map(|n| opening.partition(&name, n, &made, None));
+        let (partitions, reports): (Vec<_>, Vec<_>) = opened.unzip();
+        let fenced = reports.into_iter().find_map(|report| Some((report.partition, report.fenced?)));
+        let unopened = fenced.map(|(partition, why)| format!("partition {partition}: {why}"));
+        Ok((Topic::new(name, made.settings, partitions), unopened))
     }
 
     /// Whether there may be so many more partitions.
@@ -173,31 +177,30 @@ impl<D: Disk> Broker<D> {
 
     /// Deletes a topic and all it holds; durable when it returns.
     pub async fn delete_topic(&self, name: &str) -> Result<(), Error> {
+        let (this, name) = (self.clone(), name.to_owned());
+        to_its_end(async move { this.delete(&name).await }).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), Error> {
         let _one_at_a_time = self.0.admin.lock().await;
         self.writable()?;
         let topic = self.topic(name)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
         let renamed = off_thread(&*self.0.world.work, move || {
-            session::forget_topic(&this.0.world.disk, &this.0.data, &topic_name)?;
             topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name)
         })
         .await;
-        let gone = self.0.world.disk.list(&self.0.data.join(name)).is_err();
-        if gone {
-            self.change_topics(|topics| topics.remove(name));
-            for partition in topic.partitions() {
-                partition.retire("its topic was deleted");
-                partition.idle().await;
-            }
+        if let Err(Unsettled::Undone(e)) = renamed {
+            return Err(Error::Storage { path: self.0.data.join(name), source: e.into() });
         }
-        let path = self.0.data.join(name);
-        match renamed {
-            Err(e) if gone => {
-                let reason = format!("the directory could not be synced: {e}");
-                return Err(Error::OutcomeUnknown { partition: format!("deleting {name}"), reason });
-            }
-            Err(e) => return Err(Error::Storage { path, source: e.into() }),
-            Ok(()) => {}
+        self.change_topics(|topics| topics.remove(name));
+        for partition in topic.partitions() {
+            partition.retire("its topic was deleted");
+            partition.idle().await;
+        }
+        if let Err(Unsettled::InDoubt(e)) = renamed {
+            let reason = format!("the directory could not be synced: {e}");
+            return Err(Error::OutcomeUnknown { partition: format!("deleting {name}"), reason });
         }
         // Deleted already. What cannot be removed now is removed at the next start.
         let (this, deleted) = (self.clone(), self.0.data.join(format!("{name}{}", files::DELETED_SUFFIX)));
@@ -223,7 +226,7 @@ impl<D: Disk> Broker<D> {
         let found = self.with_topics(|topics| topics.get(name).cloned());
         found.ok_or_else(|| match self.0.unserved.get(name) {
             Some(reason) => Error::Unopened { what: name.into(), reason: reason.clone() },
-            None => Error::UnknownTopic { name: name.into() },
+            None => Error::UnknownTopic { name: error::shown(name) },
         })
     }
 
@@ -241,8 +244,7 @@ impl<D: Disk> Broker<D> {
             }
             for topic in self.topics() {
                 for partition in topic.partitions() {
-                    // A fenced or failing partition keeps what it has; its error was told where it arose.
-                    let _ = retention::look(partition).await;
+                    retention::look(partition).await;
                 }
             }
         }
@@ -270,5 +272,15 @@ impl<D: Disk> Broker<D> {
             session::write_clean(&this.0.world.disk, &this.0.data, &stop)
         });
         marked.await.map_err(|e| Error::Storage { path: self.0.data.clone(), source: e.into() })
+    }
+}
+
+/// Does something whole, also where whoever waits for it goes away: half of it would leave the memory and the disk at odds.
+async fn to_its_end<T: Send + 'static>(job: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(job).await {
+        Ok(done) => done,
+        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        // The runtime is going down, and everybody with it.
+        Err(_) => std::future::pending().await,
     }
 }

@@ -41,6 +41,8 @@ pub struct Entry {
 pub trait Disk: Clone + Debug + Send + Sync + 'static {
     /// An open file.
     type File: DiskFile;
+    /// An open directory.
+    type Dir: Debug;
     /// Held for as long as this process owns a directory.
     type Lock: Debug + Send + Sync + 'static;
 
@@ -61,9 +63,12 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     /// Removes an empty directory.
     #[track_caller]
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Opens a directory, to be synced.
+    #[track_caller]
+    fn open_dir(&self, dir: &Path) -> io::Result<Self::Dir>;
     /// Makes a directory's entries durable.
     #[track_caller]
-    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    fn sync_dir(&self, dir: &Self::Dir) -> io::Result<()>;
     /// Takes an exclusive lock on a directory, which ends with the process at the latest. `WouldBlock` where another
     /// process holds it. Writes nothing: it works on a read-only file system.
     fn lock_dir(&self, dir: &Path) -> io::Result<Self::Lock>;
@@ -160,8 +165,11 @@ pub fn set_len(file: &impl DiskFile, len: u64) -> io::Result<()> {
 }
 
 /// Makes a directory's entries durable; retries `EINTR` only.
+///
+/// Whoever changes entries opens the directory before: where no descriptor is left for it, nothing has happened yet. After
+/// the change, a directory that cannot be synced leaves it in doubt.
 #[track_caller]
-pub fn sync_dir(disk: &impl Disk, dir: &Path) -> io::Result<()> {
+pub fn sync_dir<D: Disk>(disk: &D, dir: &D::Dir) -> io::Result<()> {
     let mut result = disk.sync_dir(dir);
     for _ in 0..INTERRUPTED_TRIES {
         match &result {
@@ -178,6 +186,7 @@ pub struct OsDisk;
 
 impl Disk for OsDisk {
     type File = File;
+    type Dir = File;
     type Lock = File;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<File> {
@@ -219,8 +228,12 @@ impl Disk for OsDisk {
         fs::remove_dir(path)
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+    fn open_dir(&self, dir: &Path) -> io::Result<File> {
+        File::open(dir)
+    }
+
+    fn sync_dir(&self, dir: &File) -> io::Result<()> {
+        dir.sync_all()
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<File> {

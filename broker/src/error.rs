@@ -171,6 +171,17 @@ pub enum Error {
     ShuttingDown,
 }
 
+/// A name as an error shows it: one that is too long to be a topic's is cut short.
+pub(crate) fn shown(name: &str) -> String {
+    match name.char_indices().nth(NAME_SHOWN) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// How many characters of a name an error shows: of each that can be a topic's, all.
+const NAME_SHOWN: usize = 249;
+
 impl Error {
     /// The stable code of this error.
     pub fn code(&self) -> Code {

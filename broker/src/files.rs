@@ -115,7 +115,8 @@ pub fn parse(name: &str) -> Name {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Name::Foreign;
     }
-    let Ok(base) = digits.parse().map(Offset::new) else { return Name::Foreign };
+    let base = digits.parse().ok().filter(|base| *base < Offset::MAX.get());
+    let Some(base) = base.map(Offset::new) else { return Name::Foreign };
     match suffix {
         ".log" => Name::Segment(base, Kind::Log),
         ".index" => Name::Segment(base, Kind::Index),
@@ -139,12 +140,7 @@ pub fn tmp_path(path: &Path) -> PathBuf {
 /// Written under another name, synced, renamed, directory synced.
 #[track_caller]
 pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    exchange(disk, path, bytes)?;
-    disk::sync_dir(disk, path.parent().unwrap_or(Path::new(".")))
-}
-
-/// As [`replace`], but which of the two the file holds after a power loss is open until the directory is synced.
-pub fn exchange<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = disk.open_dir(path.parent().unwrap_or(Path::new(".")))?;
     let tmp = tmp_path(path);
     let result = (|| {
         let file = create_afresh(disk, &tmp)?;
@@ -156,7 +152,7 @@ pub fn exchange<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> 
         // Best effort: an unfinished replacement is recognised by its name and does no harm.
         let _ = disk.remove_file(&tmp);
     }
-    result
+    result.and_then(|()| disk::sync_dir(disk, &dir))
 }
 
 /// An empty file that no other name leads to. What is left of an unfinished replacement is removed and never written to:

@@ -95,7 +95,7 @@ fn create_all<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
     match made {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) => Err(e),
-        Ok(()) => disk::sync_dir(disk, parent),
+        Ok(()) => disk::sync_dir(disk, &disk.open_dir(parent)?),
     }
 }
 
@@ -218,7 +218,7 @@ impl<D: Disk> Opening<'_, D> {
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
             let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].iter().any(|s| entry.name.ends_with(s));
-            let ours = ["clean", "was-clean", "running"].contains(&entry.name.as_str());
+            let ours = session::MARKERS.contains(&entry.name.as_str());
             if leftover && entry.is_dir && !read_only {
                 let done = topic::purge(&self.world.disk, &path);
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());

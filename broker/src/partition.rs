@@ -225,9 +225,10 @@ impl<D: Disk> Partition<D> {
             AppendFailed::Stuck { write, cut, sync_failed } => {
                 let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");
                 self.fence_now(&mut state, reason.clone());
+                let durable = state.durable;
                 drop(state);
                 if sync_failed {
-                    recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base);
+                    recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base, durable);
                 }
                 self.wake_all();
                 Error::OutcomeUnknown { partition: self.name().into(), reason }
@@ -288,13 +289,7 @@ impl<D: Disk> Partition<D> {
                     return Ok(Fetched { bytes: Bytes::new(), next: from, range });
                 }
                 if from < range.start || from > range.end {
-                    let partition = self.name().into();
-                    return Err(Error::OffsetOutOfRange {
-                        partition,
-                        asked: from,
-                        start: range.start,
-                        end: range.end,
-                    });
+                    return Err(self.out_of_range(from, range));
                 }
                 let hint = state.read_to.filter(|(offset, _)| *offset == from).map(|(_, at)| at);
                 (range, self.view(&state, from), hint)
@@ -305,8 +300,18 @@ impl<D: Disk> Partition<D> {
             });
             match read {
                 Ok((view, read)) => return self.fetched(from, range, view, read, hint),
-                // Retention was faster: look again at what there is.
-                Err(e) if e.kind() == io::ErrorKind::NotFound && self.lock().start > from => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    let state = self.lock();
+                    match state.removing.filter(|going| from < going.end) {
+                        // Retention was faster: look again at what there is.
+                        _ if state.start > from => {}
+                        // And is not done: as good as gone.
+                        Some(going) => {
+                            return Err(self.out_of_range(from, Range { start: going.end, ..range }));
+                        }
+                        None => return Err(self.unreadable(from, e)),
+                    }
+                }
                 Err(source) => return Err(self.unreadable(from, source)),
             }
         }
@@ -337,6 +342,10 @@ impl<D: Disk> Partition<D> {
                 Err(Error::Corrupt { segment: view.path, position, offset: from, next })
             }
         }
+    }
+
+    fn out_of_range(&self, asked: Offset, Range { start, end }: Range) -> Error {
+        Error::OffsetOutOfRange { partition: self.name().into(), asked, start, end }
     }
 
     pub(super) fn unreadable(&self, from: Offset, source: io::Error) -> Error {
@@ -463,7 +472,7 @@ impl<D: Disk> Partition<D> {
             let settled = self.0.settled.notified();
             let is_idle = {
                 let state = self.lock();
-                !state.busy && !state.removing
+                !state.busy && state.removing.is_none()
             };
             if is_idle {
                 return;

@@ -22,7 +22,7 @@ use look::Looked;
 
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
-use crate::index::Writer;
+use crate::index::{ENTRY_BYTES, Entry, Writer};
 use crate::report::PartitionReport;
 use crate::segment::{Active, Sealed};
 use crate::session::{self, Evidence, SyncedTo};
@@ -98,6 +98,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         report: PartitionReport::default(),
         is_durable,
         sync_failed: false,
+        durable_before: None,
         unbuilt: Vec::new(),
         is_end_unseen: false,
     };
@@ -124,6 +125,8 @@ struct Recovery<'a, D> {
     is_durable: bool,
     /// Whether a sync of it has failed: then it is not known to be, whatever a later one says.
     sync_failed: bool,
+    /// What was durable before a sync failed, where the log could not be copied since.
+    durable_before: Option<Offset>,
     /// Indexes that could not be built anew, with the bytes that they should have.
     unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
     /// Whether the last segment's tail could not be read: nobody knows where the log ends.
@@ -170,7 +173,18 @@ impl<D: Disk> Recovery<'_, D> {
             self.fence("its log files are gone and only indexes are left".into());
         }
         if let Err(e) = self.redo_unsynced(&found) {
+            // What the page cache says is not to be believed, whatever a sync of it says now.
+            self.sync_failed = true;
+            let durable = |base: &Offset| durable_before(self.disk, self.told.dir, *base);
+            self.durable_before = found.unsynced.iter().map(durable).max();
             self.fence(format!("a log whose last sync had failed cannot be copied: {e}"));
+        }
+        if let (Evidence::Clean(stop), Some(&first)) = (self.told.evidence, logs.first())
+            && let Some(was_first) =
+                stop.segments.first().map(|sealed| sealed.base).filter(|base| *base < first)
+        {
+            // Nobody deletes the oldest while the broker is down, but a person or a disk.
+            self.damage(&self.path(was_first, Kind::Log), Position::ZERO, 0, was_first, first);
         }
         let mut sealed = Vec::new();
         let mut last = None;
@@ -211,6 +225,8 @@ impl<D: Disk> Recovery<'_, D> {
             }
             if synced {
                 durable = end;
+            } else if let Some(before) = self.durable_before {
+                durable = durable.max(before.min(end));
             }
         }
         self.report.start = sealed.first().map_or(active.as_ref().map_or(end, |a| a.base), |s| s.base);
@@ -248,9 +264,7 @@ impl<D: Disk> Recovery<'_, D> {
         for &base in &found.unsynced {
             let log = self.path(base, Kind::Log);
             if let Some(bytes) = files::read_small(self.disk, &log, u64::MAX)? {
-                // Its name becomes durable before anything in it is promised to anybody: by `make_durable`, or with the
-                // next segment's. After a power loss before that, the old file is as good: what was cached is gone.
-                files::exchange(self.disk, &log, &bytes)?;
+                files::replace(self.disk, &log, &bytes)?;
                 self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
             }
             // Where the mark comes back, the log is copied once more, and nothing else.
@@ -337,7 +351,7 @@ impl<D: Disk> Recovery<'_, D> {
         let synced = disk::sync_file(log);
         if synced.is_err() {
             self.sync_failed = true;
-            mark_unsynced(self.disk, self.told.dir, base);
+            mark_unsynced(self.disk, self.told.dir, base, base);
         }
         synced
     }
@@ -362,7 +376,7 @@ impl<D: Disk> Recovery<'_, D> {
         // of the file would, nor a clean stop.
         let interrupted = bytes == 0 && !matches!(self.told.evidence, Evidence::Clean(_));
         if syncs || interrupted {
-            disk::sync_dir(self.disk, self.told.dir)?;
+            disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)?;
         }
         if (gave_promise || interval) && !always {
             let mark = SyncedTo { segment: base, bytes: Position::new(bytes) };
@@ -375,10 +389,20 @@ impl<D: Disk> Recovery<'_, D> {
     }
 }
 
-/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew. Best effort, on a failing disk. The
-/// mark need not outlive the machine: the cache that it warns of does not either.
-pub(crate) fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) {
-    let _ = disk.open(&files::unsynced_path(dir, base), Open::Create);
+/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew; and what was durable before, for the
+/// case that it cannot. Best effort, on a failing disk. The mark need not outlive the machine: the cache that it warns of
+/// does not either.
+pub(crate) fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
+    let entry = Entry { key: durable.get(), value: 0 }.encode();
+    let mark = disk.open(&files::unsynced_path(dir, base), Open::Create);
+    let _ = mark.and_then(|mark| disk::write_full_at(&mark, &entry, 0));
+}
+
+/// What the mark says was durable; nothing of the segment, where it says nothing.
+fn durable_before<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Offset {
+    let bytes = files::read_small(disk, &files::unsynced_path(dir, base), ENTRY_BYTES as u64);
+    let entry = bytes.ok().flatten().and_then(|bytes| Entry::decode(&bytes));
+    entry.map_or(base, |entry| Offset::new(entry.key))
 }
 
 fn name_of(path: &Path) -> String {

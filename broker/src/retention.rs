@@ -17,14 +17,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::disk::{self, Disk};
-use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::partition::{Partition, off_thread};
 use crate::segment::Sealed;
 use crate::units::{Offset, Timestamp};
 
 /// Looks at one partition and deletes what may go.
-pub(crate) async fn look<D: Disk>(partition: &Partition<D>) -> Result<(), Error> {
+pub(crate) async fn look<D: Disk>(partition: &Partition<D>) {
     let config = partition.config();
     let now = config.clock.now();
     if config.retention_age.is_some_and(|age| active_is_old(partition, now, age)) {
@@ -51,7 +50,7 @@ pub(crate) async fn look<D: Disk>(partition: &Partition<D>) -> Result<(), Error>
         let confirmed = std::mem::replace(&mut state.too_old, by_age).min(by_age);
         by_size.max(confirmed)
     };
-    delete_before(partition, upto).await
+    delete_before(partition, upto).await;
 }
 
 /// How many segments from the front have to go for the rest to be at most `keep` bytes.
@@ -87,19 +86,26 @@ fn active_is_old<D: Disk>(partition: &Partition<D>, now: Timestamp, keep: Durati
 }
 
 /// Deletes the segments that end at or before `offset`, the oldest first.
-async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) -> Result<(), Error> {
+async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
     while let Some(oldest) = partition.begin_removal(offset) {
         let config = partition.config();
         let (disk, dir) = (config.disk.clone(), config.dir.clone());
         let removed = off_thread(&*config.work, move || remove(&disk, &dir, oldest.base)).await;
-        let path = files::segment_path(&config.dir, oldest.base, Kind::Log);
         partition.end_removal(oldest, &removed);
-        if let Removed::Not(e) | Removed::InDoubt(e) = removed {
-            return Err(Error::Storage { path, source: e.into() });
+        match removed {
+            Removed::Gone => config.stats.segments_deleted.add(1),
+            Removed::Not(e) => {
+                let (name, path) = (&config.name, files::segment_path(&config.dir, oldest.base, Kind::Log));
+                let path = path.display();
+                tracing::warn!(
+                    "{name}: {path} has to go and cannot be removed; tried again at the next look: {e}"
+                );
+                return;
+            }
+            // It is fenced for it.
+            Removed::InDoubt(_) => return,
         }
-        config.stats.segments_deleted.add(1);
     }
-    Ok(())
 }
 
 /// What became of an attempt to remove a segment.
@@ -115,10 +121,13 @@ pub(crate) enum Removed {
 
 /// The log first: an index without a log is a leftover, a log without an index would be served again.
 fn remove<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Removed {
-    if let Err(e) = files::remove_if_there(disk, &files::segment_path(dir, base, Kind::Log)) {
-        return Removed::Not(e);
-    }
-    if let Err(e) = disk::sync_dir(disk, dir) {
+    let log = files::segment_path(dir, base, Kind::Log);
+    let removed = disk.open_dir(dir).and_then(|dir| files::remove_if_there(disk, &log).map(|()| dir));
+    let opened = match removed {
+        Ok(opened) => opened,
+        Err(e) => return Removed::Not(e),
+    };
+    if let Err(e) = disk::sync_dir(disk, &opened) {
         return Removed::InDoubt(e);
     }
     let indexes = [Kind::Index, Kind::TimeIndex].map(|kind| files::segment_path(dir, base, kind));

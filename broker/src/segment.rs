@@ -154,15 +154,12 @@ impl<F: DiskFile> Handles<F> {
 /// sync of the directory.
 pub fn create<D: Disk>(disk: &D, dir: &Path, base: Offset, interval: u64) -> io::Result<Active<D::File>> {
     let path = |kind| files::segment_path(dir, base, kind);
-    let made = (|| {
-        let log = disk.open(&path(Kind::Log), Open::Create)?;
-        if !log.is_empty()? {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a log with records has this name"));
-        }
-        let index = fresh_index(disk, path(Kind::Index))?;
-        let time_index = fresh_index(disk, path(Kind::TimeIndex))?;
-        Ok((log, index, time_index))
-    })();
+    let log = disk.open(&path(Kind::Log), Open::Create)?;
+    if !log.is_empty()? {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a log with records has this name"));
+    }
+    let made = fresh_index(disk, path(Kind::Index))
+        .and_then(|index| Ok((log, index, fresh_index(disk, path(Kind::TimeIndex))?)));
     match made {
         Ok((log, index, time_index)) => Ok(Active {
             base,
@@ -173,7 +170,6 @@ pub fn create<D: Disk>(disk: &D, dir: &Path, base: Offset, interval: u64) -> io:
             index,
             time_index,
         }),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
         Err(e) => {
             for kind in [Kind::TimeIndex, Kind::Index, Kind::Log] {
                 let _ = disk.remove_file(&path(kind));
@@ -321,6 +317,10 @@ impl<F: DiskFile> View<F> {
             }
         }
         bytes.truncate(done);
+        if done < bytes.capacity() / 2 {
+            // Whoever keeps the records pays for what they take, not for what was looked at.
+            bytes.shrink_to_fit();
+        }
         Ok(Read::Records { bytes: bytes.into(), next, at: Position::new(at) })
     }
 

@@ -149,25 +149,17 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
         },
         kept => kept.and_then(|()| disk.remove_file(&clean))?,
     }
-    disk::sync_dir(disk, data)
+    disk::sync_dir(disk, &disk.open_dir(data)?)
 }
 
-/// Durably forgets what was said of a topic, before it is deleted: one that is made later under its name is another.
+/// Durably forgets what was said of a topic, before one is made under its name: that is another.
 pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<()> {
     let path = data.join(WAS_CLEAN);
     let Some(bytes) = files::read_small(disk, &path, MARKER_BYTES_MAX)? else { return Ok(()) };
     let mut stop = files::read_checked_text(&bytes).and_then(parse_clean).unwrap_or_default();
     let before = stop.len();
     stop.retain(|name, _| name.rsplit_once('/').is_none_or(|(of, _)| of != topic));
-    if stop.len() == before {
-        return Ok(());
-    }
-    if files::replace(disk, &path, print_clean(&stop).as_bytes()).is_err() {
-        // On a full disk, to forget everything is possible still.
-        files::remove_if_there(disk, &path)?;
-        disk::sync_dir(disk, data)?;
-    }
-    Ok(())
+    if stop.len() == before { Ok(()) } else { files::replace(disk, &path, print_clean(&stop).as_bytes()) }
 }
 
 /// Why it is not written down that a run has begun.
@@ -189,7 +181,10 @@ pub fn write_running<D: Disk>(
     opened_all: bool,
 ) -> Result<(), Unnoted> {
     let path = data.join(RUNNING);
-    let forget = || files::remove_if_there(disk, &path).and_then(|()| disk::sync_dir(disk, data));
+    let forget = || {
+        files::remove_if_there(disk, &path)?;
+        disk::sync_dir(disk, &disk.open_dir(data)?)
+    };
     let Some(boot) = disk.boot_id().filter(|_| opened_all) else { return forget().map_err(Unnoted::Stale) };
     let ran = match durability {
         Durability::Os => Ran::Os,
@@ -287,7 +282,7 @@ pub fn write_synced<D: Disk>(disk: &D, dir: &Path, to: SyncedTo) -> io::Result<(
     disk::write_full_at(&file, &entry.encode(), 0)?;
     disk::sync_file(&file)?;
     // Its first entry lasts only when its name does.
-    if is_new { disk::sync_dir(disk, dir) } else { Ok(()) }
+    if is_new { disk::sync_dir(disk, &disk.open_dir(dir)?) } else { Ok(()) }
 }
 
 /// What [`write_synced`] noted last.

@@ -68,6 +68,9 @@ impl Settings {
         within("index-interval", self.index_interval, u64::from(u32::MAX))?;
         within("max-record-bytes", self.max_record_bytes.into(), Self::RECORD_BYTES_MAX.into())?;
         within("recovery-threads", self.recovery_threads as u64, 1024)?;
+        if self.retention_check.is_zero() {
+            return Err("retention-check must be longer than 0: it is the time between two looks".into());
+        }
         if self.durability == Durability::Interval(Duration::ZERO) {
             return Err("a sync interval must be longer than 0; `always` syncs each append".into());
         }

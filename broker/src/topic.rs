@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::disk::{self, Disk};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::files;
 use crate::partition::Partition;
 use crate::segment;
+use crate::session;
 use crate::settings::{Settings, TopicSettings};
 use crate::units::Offset;
 
@@ -109,8 +110,8 @@ pub fn check_name(name: &str) -> Result<(), Error> {
         (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != "..";
     // The data directory's own files share its name space.
     let taken =
-        ["clean", "was-clean", "running"].iter().any(|own| name == *own || name == format!("{own}.tmp"));
-    if fits && !taken { Ok(()) } else { Err(Error::InvalidTopic { name: name.into() }) }
+        session::MARKERS.iter().any(|own| name.strip_suffix(files::TMP_SUFFIX).unwrap_or(name) == *own);
+    if fits && !taken { Ok(()) } else { Err(Error::InvalidTopic { name: error::shown(name) }) }
 }
 
 /// Checks what a topic is to be made with.
@@ -123,16 +124,16 @@ pub fn check_settings(settings: &TopicSettings) -> Result<(), Error> {
     Ok(())
 }
 
-/// How making a topic failed.
+/// How making or deleting a topic failed.
 #[derive(Debug)]
-pub(crate) enum Unmade {
-    /// There is no topic.
+pub(crate) enum Unsettled {
+    /// Nothing has happened.
     Undone(io::Error),
-    /// There may be one after a restart.
+    /// It has happened, and a restart may find that it has not.
     InDoubt(io::Error),
 }
 
-impl From<io::Error> for Unmade {
+impl From<io::Error> for Unsettled {
     fn from(error: io::Error) -> Self {
         Self::Undone(error)
     }
@@ -144,7 +145,7 @@ pub(crate) fn create<D: Disk>(
     data: &Path,
     name: &str,
     settings: &TopicSettings,
-) -> Result<(), Unmade> {
+) -> Result<(), Unsettled> {
     let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
     purge(disk, &unfinished)?;
     let made = (|| {
@@ -153,25 +154,31 @@ pub(crate) fn create<D: Disk>(
             let dir = unfinished.join(number.to_string());
             disk.create_dir(&dir)?;
             segment::create(disk, &dir, Offset::ZERO, 1)?;
-            disk::sync_dir(disk, &dir)?;
+            disk::sync_dir(disk, &disk.open_dir(&dir)?)?;
         }
         files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())
     })();
     if let Err(e) = made {
         let _ = files::remove_tree(disk, &unfinished);
-        return Err(Unmade::Undone(e));
+        return Err(Unsettled::Undone(e));
     }
+    let dir = disk.open_dir(data)?;
     disk.rename(&unfinished, &data.join(name))?;
     // The topic is there; whether it stays is for the disk to say.
-    disk::sync_dir(disk, data).map_err(Unmade::InDoubt)
+    disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
 }
 
 /// Takes a topic's directory away, durably; what is in it is removed afterwards, see [`purge`].
-pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Result<(), Unsettled> {
     let deleted = data.join(format!("{name}{}", files::DELETED_SUFFIX));
     purge(disk, &deleted)?;
-    disk.rename(&data.join(name), &deleted)?;
-    disk::sync_dir(disk, data)
+    let dir = disk.open_dir(data)?;
+    if let Err(e) = disk.rename(&data.join(name), &deleted) {
+        // An error after its effect is one too.
+        let is_gone = disk.list(&data.join(name)).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        return Err(if is_gone { Unsettled::InDoubt(e) } else { Unsettled::Undone(e) });
+    }
+    disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
 }
 
 /// Removes a directory that a half-made or half-deleted topic left, if there is one.

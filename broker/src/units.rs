@@ -39,6 +39,9 @@ unit! {
 }
 
 impl Offset {
+    /// No partition has so many records, 281 trillion: what names an offset from here on was not written by a broker.
+    pub const MAX: Self = Self(1 << 48);
+
     /// The offset with this number.
     pub const fn new(offset: u64) -> Self {
         Self(offset)

@@ -40,6 +40,7 @@ const EIO: i32 = 5;
 
 impl Disk for Failing {
     type File = FailingFile;
+    type Dir = File;
     type Lock = File;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
@@ -66,7 +67,11 @@ impl Disk for Failing {
         OsDisk.remove_dir(path)
     }
 
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+    fn open_dir(&self, dir: &Path) -> io::Result<File> {
+        OsDisk.open_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &File) -> io::Result<()> {
         OsDisk.sync_dir(dir)
     }
 

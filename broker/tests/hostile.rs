@@ -326,6 +326,26 @@ async fn a_client_that_does_not_listen_is_slowed_down_and_then_closed() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_too_long_is_not_told_back() {
+    let server = Server::start().await;
+    let client = server.client();
+    let name = "\u{1}é".repeat(1 << 19);
+    let answers = [
+        client.produce(&name, None, record("v")).await.and_then(|_| Outcome::Acknowledged(())),
+        client.produce(&name, Some(3), record("v")).await.and_then(|_| Outcome::Acknowledged(())),
+        client.partitions(&name).await.and_then(|_| Outcome::Acknowledged(())),
+        client.create_topic(&name, &TopicSettings::with_partitions(1)).await,
+        client.delete_topic(&name).await,
+    ];
+    for answer in answers {
+        let Outcome::Refused(refusal) = answer else { panic!("{answer:?}") };
+        assert!(matches!(refusal.code, Code::UnknownTopic | Code::InvalidTopic));
+        assert!(refusal.message.len() < 2000, "{} bytes", refusal.message.len());
+        assert!(refusal.message.contains('…'));
+    }
+}
+
+#[tokio::test]
 async fn topic_names_cannot_leave_the_directory() {
     let server = Server::start().await;
     let client = server.client();

@@ -4,11 +4,13 @@
 mod common;
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use broker::batch::Batch;
 use broker::clock::Clock;
-use broker::error::Code;
+use broker::error::{Code, Error};
 use broker::index;
 use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
@@ -77,6 +79,91 @@ async fn a_log_that_is_cut_under_a_reader_is_an_error_and_not_a_panic() {
             assert_eq!(found.is_ok(), first == 0 && left >= 30, "{left}: {found:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_retention_is_removing_is_out_of_range_and_no_failure() {
+    let settings = Settings {
+        segment_bytes: 60,
+        retention_bytes: Some(100),
+        retention_check: Duration::from_millis(5),
+        ..Settings::default()
+    };
+    let bench = Bench::new(settings);
+    let held = Held::default();
+    let (broker, _) = bench.open_with(Arc::new(held.clone()));
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    for value in ["a", "b", "c", "d", "e", "f"] {
+        append(&partition, &[value]).await;
+    }
+    held.holds.store(true, Ordering::Relaxed);
+    let housekeeping = tokio::spawn(broker.clone().housekeeping());
+    while bench.path(LOG_0).exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(partition.range().unwrap().start, Offset::ZERO, "it is not done");
+    match partition.read(Offset::ZERO, 100) {
+        Err(Error::OffsetOutOfRange { start, .. }) => assert_eq!(start, Offset::new(2)),
+        other => panic!("{other:?}"),
+    }
+    held.holds.store(false, Ordering::Relaxed);
+    held.go_on.notify_one();
+    while partition.range().unwrap().start == Offset::ZERO {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    housekeeping.abort();
+}
+
+#[tokio::test]
+async fn a_topic_is_made_and_deleted_whole_though_nobody_waits_for_it() {
+    let bench = Bench::small();
+    let held = Held::default();
+    let (broker, _) = bench.open_with(Arc::new(held.clone()));
+    held.holds.store(true, Ordering::Relaxed);
+    let dir = bench.dir.path().join("t");
+    // Given up when it is on the disk, and not in memory yet.
+    let given_up = |done: bool| {
+        let dir = dir.clone();
+        async move {
+            while dir.exists() != done {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    };
+    tokio::select! {
+        _ = broker.create_topic("t", TopicSettings::with_partitions(1)) => panic!("it is held"),
+        () = given_up(true) => {}
+    }
+    held.go_on.notify_one();
+    let partition = loop {
+        match broker.topic("t") {
+            Ok(topic) => break topic.partition(0).unwrap().clone(),
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    tokio::select! {
+        _ = broker.delete_topic("t") => panic!("it is held"),
+        () = given_up(false) => {}
+    }
+    held.holds.store(false, Ordering::Relaxed);
+    held.go_on.notify_one();
+    while broker.topic("t").is_ok() || partition.fenced().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_short_answer_does_not_keep_the_memory_of_a_long_one() {
+    let bench = Bench::new(Settings::default());
+    let (_broker, partition) = bench.one_partition().await;
+    append(&partition, &["short"]).await;
+    append(&partition, &[&"long".repeat(1 << 18)]).await;
+    let fetched = partition.read(Offset::ZERO, 1 << 19).unwrap();
+    assert_eq!(fetched.next, Offset::new(1));
+    let memory = fetched.bytes.try_into_mut().expect("nobody else has it").capacity();
+    assert!(memory < 1000, "{memory} bytes");
 }
 
 #[tokio::test]

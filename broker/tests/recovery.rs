@@ -331,3 +331,23 @@ async fn records_out_of_order_fence_one_partition_and_nothing_is_deleted() {
     assert_eq!(append(topic.partition(1).unwrap(), &["y"]).await, Offset::new(1));
     assert_eq!(fs::metadata(bench.path(LOG_0)).unwrap().len(), 90);
 }
+
+#[tokio::test]
+async fn a_topic_in_the_place_of_one_that_was_removed_by_hand_is_a_new_one() {
+    let bench = Bench::new(Settings::default());
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c", "d", "e"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    fs::remove_dir_all(bench.dir.path().join("t")).unwrap();
+    // What the clean stop recorded of it lives on.
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["new"]).await;
+    drop((broker, partition));
+
+    let (broker, report) = bench.open();
+    assert_eq!(report.partitions[0].damage, []);
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    assert_eq!(read_all(&partition), ["new"]);
+    assert_eq!(append(&partition, &["next"]).await, Offset::new(1));
+}

@@ -23,7 +23,7 @@ pub struct File {
 
 impl File {
     /// One operation on what the descriptor stands for.
-    fn run<T>(
+    pub(crate) fn run<T>(
         &self,
         op: Op,
         (position, len): (u64, u64),

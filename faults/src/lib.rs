@@ -97,7 +97,7 @@
 //! | | |
 //! | --- | --- |
 //! | [`Disk`] | survives everything: crashes, faults, surgery on files at rest ([`Disk::corrupt`] …), the three [`View`]s of a file |
-//! | [`Process`], [`File`], [`Lock`] | one run of a program, and what dies with it |
+//! | [`Process`], [`File`], [`Dir`], [`Lock`] | one run of a program, and what dies with it |
 //! | [`Fault`], [`Kind`] | what goes wrong, and where it is aimed |
 //! | [`History`], [`Cursor`] | recorded once, applied again to any prefix, with syncs left out or added ([`History::without_syncs`]) |
 //! | [`Images`], [`Image`] | what a power loss may leave: counted, numbered, drawn; each a [`Disk`] for the asking |
@@ -108,6 +108,7 @@
 
 mod config;
 mod content;
+mod dir;
 mod disk;
 mod errno;
 mod event;
@@ -129,6 +130,7 @@ mod view;
 
 pub use config::Config;
 pub use content::{PAGE, SECTOR};
+pub use dir::Dir;
 pub use disk::Disk;
 pub use errno::Errno;
 pub use event::{Death, Event, Op, Progress, Site, Struck};

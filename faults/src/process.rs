@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::errno::Errno;
-use crate::event::{Death, Op, Site};
-use crate::fault::Kind;
+use crate::event::{Death, Op};
 use crate::file::File;
 use crate::machine::{Call, Descriptor, Life, Machine};
 use crate::node::{Ino, Name};
@@ -195,23 +194,7 @@ impl Process {
     /// Makes a directory's entries durable; of a file, its data.
     #[track_caller]
     pub fn sync_dir(&self, dir: impl AsRef<Path>) -> io::Result<()> {
-        let site = Site::from(Location::caller());
-        let path = Parsed::new(dir.as_ref())?;
-        let call = Call { site: Some(site), ..Call::new(Op::SyncDir, path.as_str()) };
-        hold(&self.machine).run(&self.life, &call, |machine, kind| {
-            machine.has_descriptor_left(self.life.id)?;
-            let ino = machine.state.lookup(&path)?;
-            let off = machine.is_barrier_off(site) || kind == Some(&Kind::Lie);
-            if !off {
-                let change = match machine.state.dir(ino) {
-                    Some(_) => Change::SyncDir { ino },
-                    None => Change::SyncFile { ino },
-                };
-                machine.change(&call, change);
-                machine.sweep();
-            }
-            Ok(((), 0))
-        })
+        self.open_dir(dir)?.sync()
     }
 
     /// Takes an exclusive lock on a directory (or file), as `flock` does: it ends with the lock's drop or the process,
@@ -296,7 +279,7 @@ fn check_rename(state: &State, from: &Parsed, to: &Parsed) -> Result<Option<(Ent
 
 impl Machine {
     /// A new descriptor.
-    fn open(&mut self, owner: u64, ino: Ino, path: &Parsed, writable: bool) -> u64 {
+    pub(crate) fn open(&mut self, owner: u64, ino: Ino, path: &Parsed, writable: bool) -> u64 {
         let number = self.next_descriptor;
         self.next_descriptor += 1;
         // An error that nobody has been told of yet is told to whoever opens the file next.

@@ -147,6 +147,7 @@ fn an_observer_hears_of_every_operation() {
         *heard.lock().unwrap(),
         [
             "open /a 0+0 Ok(0)",
+            "open / 0+0 Ok(0)",
             "sync-dir / 0+0 Ok(0)",
             "write /a 0+1 Ok(1)",
             "sync /a 0+0 Ok(0)",
@@ -155,7 +156,7 @@ fn an_observer_hears_of_every_operation() {
             "open /none 0+0 Err(Errno(2))",
         ]
     );
-    assert_eq!(disk.operations(), 8);
+    assert_eq!(disk.operations(), 9);
 }
 
 #[test]

@@ -127,23 +127,24 @@ impl<D: Disk> Partition<D> {
         let config = &self.0.config;
         config.stats.syncs_failed.add(1);
         self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
+        let durable = state.durable;
         drop(state);
-        recovery::mark_unsynced(&config.disk, &config.dir, base);
+        recovery::mark_unsynced(&config.disk, &config.dir, base, durable);
     }
 
     /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition is closing:
     /// what has its names then may be another topic's.
     pub(crate) fn begin_removal(&self, offset: Offset) -> Option<Sealed> {
         let mut state = self.lock();
-        let oldest = state.sealed.first().copied().filter(|s| s.end <= offset)?;
-        state.removing = state.fenced.is_none() && !state.closing;
-        state.removing.then_some(oldest)
+        let may = state.fenced.is_none() && !state.closing;
+        state.removing = state.sealed.first().copied().filter(|s| may && s.end <= offset);
+        state.removing
     }
 
     /// What became of it.
     pub(crate) fn end_removal(&self, oldest: Sealed, removed: &Removed) {
         let mut state = self.lock();
-        state.removing = false;
+        state.removing = None;
         if !matches!(removed, Removed::Not(_)) {
             state.sealed.retain(|s| s.base != oldest.base);
             state.seen.remove(&oldest.base);
@@ -216,15 +217,16 @@ fn roll<D: Disk>(
         old.sync_log().map_err(RollFailed::Sync)?;
         indexes_synced = old.sync_indexes();
     }
-    let path = || files::segment_path(&config.dir, base, Kind::Log);
-    let active = match segment::create(&config.disk, &config.dir, base, config.index_interval) {
+    let (disk, path) = (&config.disk, || files::segment_path(&config.dir, base, Kind::Log));
+    let dir = disk.open_dir(&config.dir).map_err(|e| RollFailed::Create(path(), e))?;
+    let active = match segment::create(disk, &config.dir, base, config.index_interval) {
         Ok(active) => active,
         Err(e) => {
             // What was made and removed again must stay away, since the old segment may still grow past its base.
-            disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
+            disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
             return Err(RollFailed::Create(path(), e));
         }
     };
-    disk::sync_dir(&config.disk, &config.dir).map_err(RollFailed::SyncDir)?;
+    disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
     Ok(Rolled { active, indexes_synced })
 }

@@ -61,8 +61,8 @@ pub(crate) struct State<D: Disk> {
     pub(crate) too_old: Offset,
     /// For retention: where the log ended at a look, and when it was first seen to end there.
     pub(crate) idle: Option<(Offset, Instant)>,
-    /// Whether retention is removing a segment's files.
-    pub(super) removing: bool,
+    /// The segment whose files retention is removing.
+    pub(super) removing: Option<Sealed>,
 }
 
 /// Whether the active segment is to be followed by another.
@@ -103,7 +103,7 @@ impl<D: Disk> State<D> {
             seen: BTreeMap::new(),
             too_old: Offset::ZERO,
             idle: None,
-            removing: false,
+            removing: None,
         }
     }
 

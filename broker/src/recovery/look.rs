@@ -78,7 +78,8 @@ impl<D: Disk> Recovery<'_, D> {
         let mut meter = Meter::new(u64::MAX);
         let (from, expected) = match (index.last(), times.last()) {
             (Some(place), Some(time)) => {
-                if !is_time_of(log, len, base, &index, *time)? {
+                // What cannot be read proves nothing: a scan names it.
+                if !is_time_of(log, len, base, &index, *time) {
                     return Ok(None);
                 }
                 let holder = Offset::new(time.value);
@@ -327,7 +328,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     fn make_mark(&self, mark: &Path) -> io::Result<()> {
         self.disk.open(mark, Open::Create)?;
-        disk::sync_dir(self.disk, self.told.dir)
+        disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)
     }
 
     fn name_holes(&mut self, path: &Path, scan: &Scan) {
@@ -394,27 +395,21 @@ fn scan_meter(scan: &Scan, base: Offset, told: &Instructions<'_>) -> Meter {
 }
 
 /// Whether the record that a time entry names has that time: what retention and lookups go by must be the log's.
-fn is_time_of<F: DiskFile>(
-    log: &F,
-    len: u64,
-    base: Offset,
-    index: &[Entry],
-    time: Entry,
-) -> io::Result<bool> {
+fn is_time_of<F: DiskFile>(log: &F, len: u64, base: Offset, index: &[Entry], time: Entry) -> bool {
     let before = index.partition_point(|e| e.key <= time.value).checked_sub(1).map(|i| index[i]);
     let (mut at, mut offset) = before.map_or((0, base.get()), |e| (e.value, e.key));
     let mut window = Window::small(log, len);
-    while let Ok(found) = window.record(at)? {
+    while let Ok(Ok(found)) = window.record(at) {
         if found.offset.get() != offset {
             break;
         }
         if offset == time.value {
-            return Ok(found.timestamp.get() == time.key);
+            return found.timestamp.get() == time.key;
         }
         at += found.len() as u64;
         offset += 1;
     }
-    Ok(false)
+    false
 }
 
 /// The interval that an index was written with, as far as its entries show.

@@ -236,7 +236,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         }
         if wire::count_records(&self.input.received()[message.clone()], max) > max {
             let what = format!("a request has at most {max} records (max-request-records)");
-            self.run.refuse(Error::InvalidRequest { what });
+            self.run.refuse(&Error::InvalidRequest { what });
             return;
         }
         match proto::Request::decode(&self.input.received()[message]) {

@@ -11,7 +11,7 @@ use fnv::FnvHashMap;
 use crate::batch::Batch;
 use crate::broker::{Broker, Topic};
 use crate::disk::Disk;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::metrics::{Kind, Metrics};
 use crate::partition::{Appended, Partition};
 use crate::units::Offset;
@@ -22,8 +22,9 @@ use crate::wire::proto::{self, response};
 const RUN_BYTES: usize = 1 << 20;
 const RUN_REQUESTS: usize = 8192;
 
-/// Larger batches are not kept for the next run, lest a connection hold its largest for ever.
+/// Larger batches are not kept for the next run, lest a connection hold its largest for ever; nor are more.
 const KEEP_BYTES: usize = 256 << 10;
+const KEEP_BATCHES: usize = 16;
 
 /// And so are longer lists of requests.
 const KEEP_REQUESTS: usize = 1024;
@@ -70,7 +71,10 @@ pub(super) struct Run<D: Disk> {
     shares: Vec<Share>,
     /// The partition of each record of the requests that went to several.
     routes: Vec<u32>,
+    /// Bytes of the records.
     bytes: usize,
+    /// Bytes of the errors.
+    told: usize,
 }
 
 /// The records for one partition.
@@ -85,7 +89,7 @@ struct Part<D: Disk> {
 
 /// One request: refused before it was appended, or where its records went.
 enum Request {
-    Refused(Box<Error>),
+    Refused(Code, String),
     Appended { shares: Range<usize>, routes: Range<usize> },
 }
 
@@ -106,14 +110,15 @@ impl<D: Disk> Default for Run<D> {
             shares: Vec::new(),
             routes: Vec::new(),
             bytes: 0,
+            told: 0,
         }
     }
 }
 
 impl<D: Disk> Run<D> {
     fn clear(&mut self) {
-        let Self { topic, parts, places, requests, shares, routes, bytes } = self;
-        (*topic, *bytes) = (None, 0);
+        let Self { topic, parts, places, requests, shares, routes, bytes, told } = self;
+        (*topic, *bytes, *told) = (None, 0, 0);
         parts.clear();
         places.clear();
         requests.clear();
@@ -121,9 +126,11 @@ impl<D: Disk> Run<D> {
         routes.clear();
     }
 
-    /// Adds the answer to a produce request that was refused before its records were looked at.
-    pub fn refuse(&mut self, error: Error) {
-        self.requests.push(Request::Refused(Box::new(error)));
+    /// Adds the answer to a produce request that is refused.
+    pub fn refuse(&mut self, error: &Error) {
+        let message = error.to_string();
+        self.told += message.len();
+        self.requests.push(Request::Refused(error.code(), message));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -132,7 +139,7 @@ impl<D: Disk> Run<D> {
 
     /// Whether a produce to this topic can be added; otherwise the run has to be appended first.
     pub fn takes(&self, topic: &str) -> bool {
-        let room = self.bytes < RUN_BYTES && self.requests.len() < RUN_REQUESTS;
+        let room = self.bytes.max(self.told) < RUN_BYTES && self.requests.len() < RUN_REQUESTS;
         room && self.topic.as_ref().is_none_or(|mine| mine.name() == topic)
     }
 
@@ -145,8 +152,10 @@ impl<D: Disk> Run<D> {
         partition: Option<u32>,
         records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, &'r [u8])> + Clone,
     ) {
-        let added = self.try_add(broker, batches, topic, partition, records);
-        self.requests.push(added.unwrap_or_else(|e| Request::Refused(Box::new(e))));
+        match self.try_add(broker, batches, topic, partition, records) {
+            Ok(added) => self.requests.push(added),
+            Err(e) => self.refuse(&e),
+        }
     }
 
     fn try_add<'r>(
@@ -254,7 +263,7 @@ impl<D: Disk> Run<D> {
                 metrics.appends.inc();
             }
             part.outcome = Some(outcome);
-            if batch.byte_len() <= KEEP_BYTES {
+            if batch.byte_len() <= KEEP_BYTES && batches.0.len() < KEEP_BATCHES {
                 batch.clear();
                 batches.0.push(batch);
             }
@@ -273,7 +282,7 @@ impl<D: Disk> Run<D> {
 
     /// How many bytes its answers take in memory, about.
     pub fn answer_bytes(&self) -> usize {
-        self.requests.len() * ANSWER_BYTES + self.routes.len() * size_of::<u32>()
+        self.requests.len() * ANSWER_BYTES + self.routes.len() * size_of::<u32>() + self.told
     }
 
     /// Whether it is known of every append what became of it. Takes note where one has failed meanwhile.
@@ -305,9 +314,10 @@ impl<D: Disk> Run<D> {
     pub fn encode(&self, output: &mut Vec<u8>, metrics: &Metrics) {
         for request in &self.requests {
             match request {
-                Request::Refused(error) => {
-                    metrics.error(error.code());
-                    wire::put(output, &proto::Response::from(proto::ErrorResponse::from(&**error)));
+                Request::Refused(code, message) => {
+                    metrics.error(*code);
+                    let error = proto::ErrorResponse::new(*code, message.as_str());
+                    wire::put(output, &proto::Response::from(error));
                 }
                 Request::Appended { shares, routes } => {
                     let shares = &self.shares[shares.clone()];

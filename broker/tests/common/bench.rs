@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use broker::Broker;
 use broker::batch::Batch;
@@ -19,7 +21,8 @@ use broker::report::Report;
 use broker::scan::Scan;
 use broker::settings::{Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
-use broker::work::Threads;
+use broker::work::{Job, Threads, Work};
+use tokio::sync::Notify;
 
 /// A clock that shows what it is told.
 #[derive(Debug, Default)]
@@ -34,6 +37,29 @@ impl HandClock {
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Does its work at once; whoever waits for it learns of that only when told to go on.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    pub holds: Arc<AtomicBool>,
+    pub go_on: Arc<Notify>,
+}
+
+impl Work for Held {
+    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        job();
+        let held = self.clone();
+        Box::pin(async move {
+            if held.holds.load(Ordering::Relaxed) {
+                held.go_on.notified().await;
+            }
+        })
+    }
+
+    fn run_all(&self, jobs: Vec<Job<'_>>, width: usize) {
+        Threads.run_all(jobs, width);
     }
 }
 
@@ -54,7 +80,11 @@ impl Bench {
     }
 
     pub fn open(&self) -> (Broker<OsDisk>, Report) {
-        let world = World { disk: OsDisk, clock: self.clock.clone(), work: Arc::new(Threads) };
+        self.open_with(Arc::new(Threads))
+    }
+
+    pub fn open_with(&self, work: Arc<dyn Work>) -> (Broker<OsDisk>, Report) {
+        let world = World { disk: OsDisk, clock: self.clock.clone(), work };
         Broker::open(world, self.dir.path(), self.settings.clone(), &|_, _, _| {}).unwrap()
     }
 

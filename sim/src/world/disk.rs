@@ -62,6 +62,7 @@ fn how(open: Open) -> faults::Open {
 
 impl Disk for WorldDisk {
     type File = WorldFile;
+    type Dir = faults::Dir;
     type Lock = faults::Lock;
 
     #[track_caller]
@@ -102,8 +103,13 @@ impl Disk for WorldDisk {
     }
 
     #[track_caller]
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.process.sync_dir(dir)
+    fn open_dir(&self, dir: &Path) -> io::Result<faults::Dir> {
+        self.process.open_dir(dir)
+    }
+
+    #[track_caller]
+    fn sync_dir(&self, dir: &faults::Dir) -> io::Result<()> {
+        dir.sync()
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<faults::Lock> {

@@ -1,0 +1,56 @@
+//! An open directory: whoever has one can sync it, also when no more descriptors are left.
+
+use std::io;
+use std::panic::Location;
+use std::path::Path;
+
+use crate::errno::Errno;
+use crate::event::{Op, Site};
+use crate::fault::Kind;
+use crate::file::File;
+use crate::machine::Call;
+use crate::path::Parsed;
+use crate::process::{Process, hold};
+use crate::state::Change;
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Dir(File);
+
+impl Process {
+    /// Opens a directory.
+    #[track_caller]
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
+        let path = Parsed::new(path.as_ref())?;
+        let mut machine = hold(&self.machine);
+        let call = Call::at(Op::Open, path.as_str(), Location::caller());
+        let number = machine.run(&self.life, &call, |machine, _| {
+            machine.has_descriptor_left(self.life.id)?;
+            let ino = machine.state.lookup(&path)?;
+            Ok((machine.open(self.life.id, ino, &path, false), 0))
+        })?;
+        drop(machine);
+        Ok(Dir(File { machine: self.machine.clone(), life: self.life.clone(), number }))
+    }
+}
+
+impl Dir {
+    /// Makes its entries durable; of a file, its data.
+    #[track_caller]
+    pub fn sync(&self) -> io::Result<()> {
+        let site = Site::from(Location::caller());
+        self.0.run(Op::SyncDir, (0, 0), Some(site), |machine, call, _, kind| {
+            let ino = call.ino.ok_or(Errno::EBADF)?;
+            let off = machine.is_barrier_off(site) || kind == Some(&Kind::Lie);
+            if !off {
+                let change = match machine.state.dir(ino) {
+                    Some(_) => Change::SyncDir { ino },
+                    None => Change::SyncFile { ino },
+                };
+                machine.change(call, change);
+                machine.sweep();
+            }
+            Ok(((), 0))
+        })
+    }
+}
