@@ -108,9 +108,7 @@ impl<D: Disk> Broker<D> {
             return Err(Error::ShuttingDown);
         }
         match &self.0.read_only {
-            Some(reason) => {
-                Err(Error::Fenced { partition: "the data directory".into(), reason: reason.clone() })
-            }
+            Some(reason) => Err(Error::Fenced { what: "the data directory".into(), reason: reason.clone() }),
             None => Ok(()),
         }
     }
@@ -134,7 +132,7 @@ impl<D: Disk> Broker<D> {
         self.room_for(settings.partitions as usize)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
         let made = off_thread(&*self.0.world.work, move || this.make(topic_name, settings)).await;
-        let in_doubt = |reason| Error::OutcomeUnknown { partition: format!("making {name}"), reason };
+        let in_doubt = |reason| Error::OutcomeUnknown { what: format!("making {name}"), reason };
         let (topic, unopened) = made.map_err(|unsettled| match unsettled {
             Unsettled::Undone(e) => Error::Storage { path: self.0.data.join(name), source: e.into() },
             Unsettled::InDoubt(e) => in_doubt(format!("the data directory could not be synced: {e}")),
@@ -200,7 +198,7 @@ impl<D: Disk> Broker<D> {
         }
         if let Err(Unsettled::InDoubt(e)) = renamed {
             let reason = format!("the directory could not be synced: {e}");
-            return Err(Error::OutcomeUnknown { partition: format!("deleting {name}"), reason });
+            return Err(Error::OutcomeUnknown { what: format!("deleting {name}"), reason });
         }
         // Deleted already. What cannot be removed now is removed at the next start.
         let (this, deleted) = (self.clone(), self.0.data.join(format!("{name}{}", files::DELETED_SUFFIX)));

@@ -151,18 +151,18 @@ pub enum Error {
         source: SharedIo,
     },
     /// The partition takes no writes until it is reopened.
-    #[error("{partition} takes no writes: {reason}; restart the broker to recover it")]
+    #[error("{what} takes no writes: {reason}; restart the broker to recover it")]
     Fenced {
-        /// `topic/partition`.
-        partition: String,
+        /// `topic/partition`, or what was to be done.
+        what: String,
         /// Since when and why.
         reason: String,
     },
     /// The disk failed at a moment that leaves open whether the record will be found after a restart.
-    #[error("{partition}: {reason}; only a restart of the broker shows whether this was done")]
+    #[error("{what}: {reason}; only a restart of the broker shows whether this was done")]
     OutcomeUnknown {
-        /// `topic/partition`.
-        partition: String,
+        /// `topic/partition`, or what was to be done.
+        what: String,
         /// What failed.
         reason: String,
     },

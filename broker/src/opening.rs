@@ -153,7 +153,7 @@ impl<D: Disk> Opening<'_, D> {
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data, &last) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
-        let listed = self.list(&mut report, read_only.is_some())?;
+        let listed = self.list(&mut report, read_only.is_some(), &last)?;
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -196,7 +196,7 @@ impl<D: Disk> Opening<'_, D> {
             return Ok(());
         }
         let io = |source| OpenError::Io { path: self.data.to_owned(), source };
-        let listed = self.list(&mut Report::default(), true).map_err(io)?;
+        let listed = self.list(&mut Report::default(), true, &LastRun::default()).map_err(io)?;
         match listed.values().map(|made| made.settings.partitions as usize).sum() {
             partitions if partitions > max => {
                 Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
@@ -213,7 +213,7 @@ impl<D: Disk> Opening<'_, D> {
     }
 
     /// The topics in the data directory. Half-made and half-deleted ones are removed.
-    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
+    fn list(&self, report: &mut Report, read_only: bool, last: &LastRun) -> io::Result<Listed> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
@@ -225,6 +225,10 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
                 match self.topic_settings(&path) {
+                    // A directory that nobody may look into can be anybody's; where a stop has recorded it, it is ours.
+                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !last.has_topic(&entry.name) => {
+                        report.notes.push(format!("{}: it cannot be read ({e}): left alone", entry.name));
+                    }
                     Ok(Some(made)) => {
                         if made.lost {
                             report.notes.push(format!(
@@ -250,10 +254,7 @@ impl<D: Disk> Opening<'_, D> {
     /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
     fn topic_settings(&self, dir: &Path) -> io::Result<Option<Made>> {
         let disk = &self.world.disk;
-        let entries = match disk.list(dir) {
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
-            entries => entries?,
-        };
+        let entries = disk.list(dir)?;
         if let Some(settings) = topic::read_settings(disk, dir)? {
             return Ok(Some(Made { settings, lost: false }));
         }

@@ -231,7 +231,7 @@ impl<D: Disk> Partition<D> {
                     recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base, durable);
                 }
                 self.wake_all();
-                Error::OutcomeUnknown { partition: self.name().into(), reason }
+                Error::OutcomeUnknown { what: self.name().into(), reason }
             }
         }
     }

@@ -114,6 +114,13 @@ impl LastRun {
         stops.flat_map(|stop| stop.clone()).collect()
     }
 
+    /// Whether a clean stop has recorded partitions of this topic.
+    pub fn has_topic(&self, topic: &str) -> bool {
+        let stops = [&self.clean, &self.was_clean].into_iter().flatten();
+        let mut names = stops.flat_map(|stop| stop.keys());
+        names.any(|name| name.rsplit_once('/').is_some_and(|(of, _)| of == topic))
+    }
+
     /// What recovery may assume of a partition.
     pub fn evidence<D: Disk>(&self, disk: &D, partition: &str) -> Evidence {
         if self.clean_file {

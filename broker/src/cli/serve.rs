@@ -31,7 +31,8 @@ const BACKLOG: u32 = 1024;
   os             acknowledged when written to the page cache. A process crash loses nothing; a power
                  loss loses at most the records since the last sync: at a roll, at a clean stop, or
                  when --max-unsynced-bytes wait for one
-  interval=TIME  the same, with a sync every TIME: a power loss loses at most that interval
+  interval=TIME  the same, with a sync every TIME: a power loss loses at most that interval, and the
+                 time that its sync takes
   always         acknowledged when synced to disk; producers share syncs. A power loss loses nothing
 
 SIGTERM and SIGINT (Ctrl-C) stop the server cleanly: it finishes what it has received, and syncs.

@@ -109,7 +109,7 @@ impl<D: Disk> State<D> {
 
     pub(super) fn writable(&self, name: &str) -> Result<(), Error> {
         match &self.fenced {
-            Some(reason) => Err(Error::Fenced { partition: name.into(), reason: reason.clone() }),
+            Some(reason) => Err(Error::Fenced { what: name.into(), reason: reason.clone() }),
             None if self.closing => Err(Error::ShuttingDown),
             None => Ok(()),
         }
@@ -133,7 +133,7 @@ impl<D: Disk> State<D> {
     pub(super) fn committed(&self, name: &str, end: Offset) -> Result<bool, Error> {
         match &self.fenced {
             _ if self.durable >= end => Ok(true),
-            Some(reason) => Err(Error::OutcomeUnknown { partition: name.into(), reason: reason.clone() }),
+            Some(reason) => Err(Error::OutcomeUnknown { what: name.into(), reason: reason.clone() }),
             None => Ok(false),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::connection::Context;
-use super::room::Share;
+use super::room::Reserved;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;
@@ -17,7 +17,7 @@ use crate::wire::proto::{self, list_offsets_request::At, request, response};
 /// What came of a request.
 pub(super) enum Other {
     /// Records, still as they lie in the log, and the room that they take.
-    Consumed(Fetched, Share),
+    Consumed(Fetched, Reserved),
     Response(proto::Response),
 }
 
@@ -57,7 +57,7 @@ fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
 async fn consume<D: Disk>(
     request: proto::ConsumeRequest,
     context: &Context<D>,
-) -> Result<(Fetched, Share), Error> {
+) -> Result<(Fetched, Reserved), Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let offset = Offset::new(request.offset);

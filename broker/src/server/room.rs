@@ -1,6 +1,6 @@
 //! The memory of answers, of all connections together.
 //!
-//! Up to [`OWN_BYTES`] of an answer are its connection's own affair; what a longer one needs is a [`Share`] of the room, until
+//! Up to [`OWN_BYTES`] of an answer are its connection's own affair; what a longer one needs is a [`Reserved`] of the room, until
 //! the client has taken it. Nobody waits for room, since those who have it may be slow to give it back: who finds little
 //! gets a shorter answer, and asks again.
 
@@ -20,7 +20,7 @@ pub(super) struct Room(Arc<Semaphore>);
 
 /// An answer's part of the room. It is given back when this is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Share(Option<OwnedSemaphorePermit>);
+pub(super) struct Reserved(Option<OwnedSemaphorePermit>);
 
 impl Room {
     /// `bytes` in all.
@@ -30,20 +30,20 @@ impl Room {
 
     /// Room for an answer of up to `want` bytes, or of fewer: nobody gets more than a quarter of what is left, and so some
     /// is left for everybody.
-    pub fn take(&self, want: usize) -> (usize, Share) {
+    pub fn take(&self, want: usize) -> (usize, Reserved) {
         let units = want.div_ceil(UNIT).min(self.0.available_permits() / 4);
         let bytes = want.min(units * UNIT);
         if bytes <= OWN_BYTES {
-            return (want.min(OWN_BYTES), Share::default());
+            return (want.min(OWN_BYTES), Reserved::default());
         }
         let permit = u32::try_from(units).ok().and_then(|n| self.0.clone().try_acquire_many_owned(n).ok());
         // Where it is gone in this moment, a short answer does as well.
         let bytes = if permit.is_some() { bytes } else { OWN_BYTES };
-        (bytes, Share(permit))
+        (bytes, Reserved(permit))
     }
 }
 
-impl Share {
+impl Reserved {
     /// Gives back what an answer of this many bytes does not need.
     pub fn fit(&mut self, bytes: usize) {
         let needed = if bytes <= OWN_BYTES { 0 } else { bytes.div_ceil(UNIT) };

@@ -68,7 +68,7 @@ pub(super) struct Run<D: Disk> {
     places: FnvHashMap<u32, usize>,
     requests: Vec<Request>,
     /// The records of each request, by partition.
-    shares: Vec<Share>,
+    slices: Vec<Slice>,
     /// The partition of each record of the requests that went to several.
     routes: Vec<u32>,
     /// Bytes of the records.
@@ -82,19 +82,19 @@ struct Part<D: Disk> {
     number: u32,
     partition: Partition<D>,
     batch: Batch,
-    /// The place in `shares` of the last request that has records here.
-    share: usize,
+    /// The place in `slices` of the last request that has records here.
+    slice: usize,
     outcome: Option<Result<Appended, Error>>,
 }
 
 /// One request: refused before it was appended, or where its records went.
 enum Request {
     Refused(Code, String),
-    Appended { shares: Range<usize>, routes: Range<usize> },
+    Appended { slices: Range<usize>, routes: Range<usize> },
 }
 
 /// `count` records in the part at `place`, from the one numbered `first` on.
-struct Share {
+struct Slice {
     place: usize,
     first: u64,
     count: u32,
@@ -107,7 +107,7 @@ impl<D: Disk> Default for Run<D> {
             parts: Vec::new(),
             places: FnvHashMap::default(),
             requests: Vec::new(),
-            shares: Vec::new(),
+            slices: Vec::new(),
             routes: Vec::new(),
             bytes: 0,
             told: 0,
@@ -117,12 +117,12 @@ impl<D: Disk> Default for Run<D> {
 
 impl<D: Disk> Run<D> {
     fn clear(&mut self) {
-        let Self { topic, parts, places, requests, shares, routes, bytes, told } = self;
+        let Self { topic, parts, places, requests, slices, routes, bytes, told } = self;
         (*topic, *bytes, *told) = (None, 0, 0);
         parts.clear();
         places.clear();
         requests.clear();
-        shares.clear();
+        slices.clear();
         routes.clear();
     }
 
@@ -186,21 +186,21 @@ impl<D: Disk> Run<D> {
 
         // From here on nothing is refused: the request is in the run whole.
         let only = partition.or((topic.partition_count() == 1).then_some(0));
-        if self.shares.is_empty() {
-            // So that no part's last share is one of this request.
-            self.shares.push(Share { place: 0, first: 0, count: 0 });
+        if self.slices.is_empty() {
+            // So that no part's last slice is one of this request.
+            self.slices.push(Slice { place: 0, first: 0, count: 0 });
         }
-        let (first_share, first_route) = (self.shares.len(), self.routes.len());
+        let (first_slice, first_route) = (self.slices.len(), self.routes.len());
         if let Some(number) = only {
             let place = self.place(&topic, batches, number)?;
             let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
             let part = &mut self.parts[place];
-            self.shares.push(Share { place, first: part.batch.len() as u64, count });
+            self.slices.push(Slice { place, first: part.batch.len() as u64, count });
             let before = part.batch.byte_len();
             records.for_each(|(key, value)| part.batch.push(key, value));
             self.bytes += part.batch.byte_len() - before;
             return Ok(Request::Appended {
-                shares: first_share..first_share + 1,
+                slices: first_slice..first_slice + 1,
                 routes: first_route..first_route,
             });
         }
@@ -208,21 +208,21 @@ impl<D: Disk> Run<D> {
             let number = topic.route(key);
             let place = self.place(&topic, batches, number)?;
             let part = &mut self.parts[place];
-            if part.share < first_share {
-                part.share = self.shares.len();
-                self.shares.push(Share { place, first: part.batch.len() as u64, count: 0 });
+            if part.slice < first_slice {
+                part.slice = self.slices.len();
+                self.slices.push(Slice { place, first: part.batch.len() as u64, count: 0 });
             }
-            self.shares[part.share].count += 1;
+            self.slices[part.slice].count += 1;
             let before = part.batch.byte_len();
             part.batch.push(key, value);
             self.bytes += part.batch.byte_len() - before;
             self.routes.push(number);
         }
-        if self.shares.len() == first_share + 1 {
+        if self.slices.len() == first_slice + 1 {
             self.routes.truncate(first_route);
         }
         Ok(Request::Appended {
-            shares: first_share..self.shares.len(),
+            slices: first_slice..self.slices.len(),
             routes: first_route..self.routes.len(),
         })
     }
@@ -245,7 +245,7 @@ impl<D: Disk> Run<D> {
         if !self.parts.is_empty() {
             self.places.insert(number, self.parts.len());
         }
-        self.parts.push(Part { number, partition, batch, share: 0, outcome: None });
+        self.parts.push(Part { number, partition, batch, slice: 0, outcome: None });
         Ok(self.parts.len() - 1)
     }
 
@@ -319,16 +319,16 @@ impl<D: Disk> Run<D> {
                     let error = proto::ErrorResponse::new(*code, message.as_str());
                     wire::put(output, &proto::Response::from(error));
                 }
-                Request::Appended { shares, routes } => {
-                    let shares = &self.shares[shares.clone()];
-                    if let [share] = shares
-                        && let part = &self.parts[share.place]
+                Request::Appended { slices, routes } => {
+                    let slices = &self.slices[slices.clone()];
+                    if let [slice] = slices
+                        && let part = &self.parts[slice.place]
                         && let Some(Ok(appended)) = &part.outcome
                     {
-                        wire::put_appended(output, part.number, appended.base.plus(share.first), share.count);
+                        wire::put_appended(output, part.number, appended.base.plus(slice.first), slice.count);
                         continue;
                     }
-                    let appends = shares.iter().map(|share| self.partition_append(share, metrics)).collect();
+                    let appends = slices.iter().map(|slice| self.partition_append(slice, metrics)).collect();
                     let partitions = self.routes[routes.clone()].to_vec();
                     let produced = proto::ProduceResponse { appends, partitions };
                     wire::put(output, &proto::Response::from(response::Kind::Produce(produced)));
@@ -337,16 +337,16 @@ impl<D: Disk> Run<D> {
         }
     }
 
-    fn partition_append(&self, share: &Share, metrics: &Metrics) -> proto::PartitionAppend {
-        let part = &self.parts[share.place];
+    fn partition_append(&self, slice: &Slice, metrics: &Metrics) -> proto::PartitionAppend {
+        let part = &self.parts[slice.place];
         let (base_offset, error) = match &part.outcome {
-            Some(Ok(appended)) => (appended.base.plus(share.first).get(), None),
+            Some(Ok(appended)) => (appended.base.plus(slice.first).get(), None),
             Some(Err(e)) => {
                 metrics.error(e.code());
                 (0, Some(proto::ErrorResponse::from(e)))
             }
             None => unreachable!("a run is appended before it is encoded"),
         };
-        proto::PartitionAppend { partition: part.number, base_offset, count: share.count, error }
+        proto::PartitionAppend { partition: part.number, base_offset, count: slice.count, error }
     }
 }

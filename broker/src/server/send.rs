@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::alarm::Alarm;
 use super::answers::Answers;
 use super::connection::Context;
-use super::room::Share;
+use super::room::Reserved;
 use super::run::{Run, Spare};
 use crate::disk::Disk;
 use crate::partition::Fetched;
@@ -25,7 +25,7 @@ pub(super) enum Answer<D: Disk> {
     /// Consecutive produces.
     Produced(Box<Run<D>>),
     /// A consume, with the room that its records take.
-    Consumed(Fetched, Share),
+    Consumed(Fetched, Reserved),
     Other(proto::Response),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Sender<'a, S, D: Disk> {
     spare: &'a Spare<D>,
     output: Vec<u8>,
     /// The bytes of the answers in `output`, as they were queued, and the room that they take.
-    unsent: (usize, Vec<Share>),
+    unsent: (usize, Vec<Reserved>),
     alarm: Alarm,
 }
 
