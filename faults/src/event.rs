@@ -80,6 +80,11 @@ impl Op {
         Op::ALL.into_iter().find(|op| op.name() == name)
     }
 
+    /// Whether a fault that is aimed at this operation strikes that one.
+    pub(crate) fn takes_in(self, other: Op) -> bool {
+        self == other || (self == Op::Remove && other == Op::RemoveDir)
+    }
+
     /// Whether it changes what processes see; a read-only file system refuses it.
     pub fn changes(self) -> bool {
         matches!(self, Op::Write | Op::SetLen | Op::Rename | Op::Remove | Op::MakeDir | Op::RemoveDir)

@@ -56,6 +56,14 @@ pub enum Kind {
         /// How many.
         bytes: u64,
     },
+    /// A write does so many of its bytes, and fails: its caller is not told that any got down. One of no more bytes than
+    /// that is left alone, as with [`Kind::Short`].
+    Tear {
+        /// How many get down.
+        bytes: u64,
+        /// What the caller is told.
+        errno: Errno,
+    },
     /// From this write on the disk is full: so many bytes of it fit (an error where none does). It has room again when
     /// something is deleted or truncated, or the capacity is set anew.
     Full {
@@ -131,6 +139,7 @@ impl Kind {
         match self {
             Kind::Error { .. } => "error",
             Kind::Short { .. } => "short",
+            Kind::Tear { .. } => "tear",
             Kind::Full { .. } => "full",
             Kind::SyncFailure { .. } => "sync-failure",
             Kind::WritebackFailure { .. } => "writeback-failure",
@@ -151,7 +160,8 @@ impl Kind {
         let only = |ops: &[Op]| op.is_some_and(|op| ops.contains(&op));
         match self {
             Kind::Short { .. } => only(&[Op::Read, Op::Write]),
-            Kind::Full { .. }
+            Kind::Tear { .. }
+            | Kind::Full { .. }
             | Kind::WritebackFailure { .. }
             | Kind::Torn { .. }
             | Kind::Lost
@@ -188,10 +198,12 @@ pub enum Trigger {
 /// A fault, aimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which operation; any where there is none.
+    /// Which operation; any where there is none. One aimed at [`Op::Remove`] strikes directories too.
     pub op: Option<Op>,
-    /// Which files: a pattern as in a `.gitignore`. `*` names everything.
+    /// Which files: a pattern as in a `.gitignore`. `*` names everything. A rename is aimed at by either of its names.
     pub path: String,
+    /// Only where the operation makes a new file.
+    pub making: bool,
     /// Only while this tag is set: see [`crate::Disk::set_phase`].
     pub phase: Option<String>,
     /// Only from this time on: see [`crate::Disk::set_time`].
@@ -215,6 +227,7 @@ impl Fault {
         Fault {
             op: None,
             path: path.to_owned(),
+            making: false,
             phase: None,
             from: None,
             covering: None,
@@ -273,6 +286,12 @@ impl Fault {
         self
     }
 
+    /// Strikes only where a new file is made.
+    pub fn making(mut self) -> Fault {
+        self.making = true;
+        self
+    }
+
     /// Strikes only reads and writes that cover this byte of the file.
     pub fn covering(mut self, byte: u64) -> Fault {
         self.covering = Some(byte);
@@ -309,6 +328,10 @@ pub enum FaultError {
 pub(crate) struct Target<'a> {
     pub(crate) op: Op,
     pub(crate) path: &'a str,
+    /// The new name that a rename gives.
+    pub(crate) to: Option<&'a str>,
+    /// Whether a new file is made.
+    pub(crate) making: bool,
     pub(crate) position: u64,
     /// The bytes a write gives, or those a read will get.
     pub(crate) len: u64,
@@ -424,11 +447,13 @@ impl Armed {
     fn aims_at(&self, target: &Target<'_>) -> bool {
         let fault = &self.fault;
         let end = target.position.saturating_add(target.len);
-        fault.op.is_none_or(|op| op == target.op)
+        let names = |path: &str| glob::matches(&fault.path, path);
+        fault.op.is_none_or(|op| op.takes_in(target.op))
+            && (target.making || !fault.making)
             && fault.phase.as_deref().is_none_or(|phase| phase == target.phase)
             && fault.from.is_none_or(|from| target.now >= from)
             && fault.covering.is_none_or(|byte| (target.position..end).contains(&byte))
-            && glob::matches(&fault.path, target.path)
+            && (names(target.path) || target.to.is_some_and(names))
     }
 }
 

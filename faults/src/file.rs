@@ -35,7 +35,7 @@ impl File {
             return Err(dead(&self.life));
         };
         let (path, ino, writable) = (descriptor.path.clone(), descriptor.ino, descriptor.writable);
-        let call = Call { op, path: &path, to: None, position, len, ino: Some(ino), site };
+        let call = Call { position, len, ino: Some(ino), site, ..Call::new(op, &path) };
         machine.run(&self.life, &call, |machine, kind| effect(machine, &call, writable, kind))
     }
 
@@ -161,7 +161,7 @@ fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]
     }
     let mut len = room;
     match kind {
-        Some(Kind::Short { bytes }) => len = len.min(*bytes),
+        Some(Kind::Short { bytes } | Kind::Tear { bytes, .. }) => len = len.min(*bytes),
         Some(Kind::Crash { at: Cut::Bytes(n) } | Kind::PowerLoss { at: Cut::Bytes(n) }) => len = len.min(*n),
         Some(Kind::Full { fits }) => fill_up(machine, ino, position, *fits),
         _ => {}
@@ -174,6 +174,7 @@ fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]
     if len == 0 {
         return match kind {
             Some(Kind::Short { .. } | Kind::Crash { .. } | Kind::PowerLoss { .. }) => Ok(0),
+            Some(Kind::Tear { errno, .. }) => Err(*errno),
             _ => Err(Errno::ENOSPC),
         };
     }
@@ -181,10 +182,14 @@ fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]
     let fate = fate(machine, kind, ino)?;
     let data = buf[..ix(len)].into();
     machine.change(call, Change::Write { ino, position, data, fate });
-    if let Some(Kind::WritebackFailure { errno }) = kind {
-        machine.change(call, Change::DropDirty { ino, errno: *errno });
+    match kind {
+        Some(Kind::WritebackFailure { errno }) => {
+            machine.change(call, Change::DropDirty { ino, errno: *errno });
+            Ok(ix(len))
+        }
+        Some(Kind::Tear { errno, .. }) => Err(*errno),
+        _ => Ok(ix(len)),
     }
-    Ok(ix(len))
 }
 
 fn fate(machine: &Machine, kind: Option<&Kind>, ino: Ino) -> Result<Fate, Errno> {

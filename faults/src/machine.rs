@@ -73,6 +73,8 @@ pub(crate) struct Call<'a> {
     pub(crate) op: Op,
     pub(crate) path: &'a str,
     pub(crate) to: Option<&'a str>,
+    /// Whether it makes a new file.
+    pub(crate) making: bool,
     pub(crate) position: u64,
     pub(crate) len: u64,
     /// The file, where there is one already.
@@ -82,7 +84,7 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(crate) fn new(op: Op, path: &'a str) -> Call<'a> {
-        Call { op, path, to: None, position: 0, len: 0, ino: None, site: None }
+        Call { op, path, to: None, making: false, position: 0, len: 0, ino: None, site: None }
     }
 
     /// Asked for at this place of the program.
@@ -193,6 +195,7 @@ impl Machine {
         let state = &self.state;
         let bites = |kind: &Kind| match kind {
             Kind::Short { bytes } => *bytes < len,
+            Kind::Tear { bytes, .. } => *bytes == 0 || *bytes < len,
             Kind::Torn { kept } => *kept < len,
             Kind::Lost | Kind::WritebackFailure { .. } => len > 0,
             Kind::BitRot { byte, xor } => *byte < len && *xor != 0,
@@ -204,6 +207,8 @@ impl Machine {
         let target = Target {
             op: call.op,
             path: call.path,
+            to: call.to,
+            making: call.making,
             position: call.position,
             len,
             phase: &self.phase,

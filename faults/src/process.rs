@@ -88,7 +88,8 @@ impl Process {
     pub fn open(&self, path: impl AsRef<Path>, how: Open) -> io::Result<File> {
         let path = Parsed::new(path.as_ref())?;
         let mut machine = hold(&self.machine);
-        let call = Call::at(Op::Open, path.as_str(), Location::caller());
+        let making = matches!(how, Open::Create | Open::CreateNew) && is_new(&machine.state, &path);
+        let call = Call { making, ..Call::at(Op::Open, path.as_str(), Location::caller()) };
         let number = machine.run(&self.life, &call, |machine, _| {
             machine.has_descriptor_left(self.life.id)?;
             let ino = find_or_make(machine, &call, &path, how)?;
@@ -220,6 +221,11 @@ impl Process {
 fn find_entry(state: &State, dir: &Parsed, name: &str) -> Result<(Ino, Option<Ino>), Errno> {
     let ino = state.lookup(dir)?;
     Ok((ino, state.dir(ino).ok_or(Errno::ENOTDIR)?.find(name)?))
+}
+
+/// Whether a file can be made under this name: its directory is there, and has none.
+fn is_new(state: &State, path: &Parsed) -> bool {
+    path.split().is_some_and(|(dir, name)| matches!(find_entry(state, &dir, name), Ok((_, None))))
 }
 
 fn find_or_make(machine: &mut Machine, call: &Call<'_>, path: &Parsed, how: Open) -> Result<Ino, Errno> {

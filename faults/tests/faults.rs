@@ -89,6 +89,72 @@ fn a_short_write_that_would_not_be_short_waits_for_one_that_is() {
     assert!(disk.unfired().is_empty());
 }
 
+/// Both halves of a torn write are of the same write, whatever other writes come before, after and between.
+#[test]
+fn a_torn_write_does_some_of_its_bytes_and_fails() {
+    let (disk, process, file) = disk_with(b"");
+    let other = process.open("/b.log", Open::Create).unwrap();
+    aim(&disk, write_fault(Kind::Tear { bytes: 2, errno: Errno::EIO }));
+    assert_eq!(other.write_at(b"ab", 0).unwrap(), 2, "one that is no longer waits");
+    assert_eq!(errno(file.write_at(b"abc", 0)), Errno::EIO);
+    assert_eq!(other.write_at(b"abc", 0).unwrap(), 3);
+    assert_eq!((read(&file), read(&other)), (b"ab".to_vec(), b"abc".to_vec()));
+    aim(&disk, write_fault(Kind::Tear { bytes: 0, errno: Errno::EIO }));
+    assert_eq!(errno(file.write_at(b"x", 0)), Errno::EIO);
+    assert_eq!(read(&file), b"ab");
+}
+
+#[test]
+fn each_torn_write_of_a_rate_fails() {
+    let (disk, _process, file) = disk_with(b"");
+    aim(&disk, write_fault(Kind::Tear { bytes: 1, errno: Errno::EIO }).rate(500_000));
+    let torn = (0..100u64).filter(|n| match file.write_at(b"ab", 2 * n) {
+        Ok(done) => {
+            assert_eq!(done, 2, "none is short and says so");
+            false
+        }
+        Err(_) => true,
+    });
+    assert!((20..80).contains(&torn.count()));
+}
+
+#[test]
+fn a_fault_of_making_leaves_files_alone_that_are_there() {
+    let (disk, process, _file) = disk_with(b"old");
+    aim(&disk, Fault::error(Op::Open, "*.log", Errno::ENOSPC).making());
+    for how in [Open::Read, Open::Write, Open::Create] {
+        process.open("/a.log", how).unwrap();
+    }
+    assert_eq!(errno(process.open("/a.log", Open::CreateNew)), Errno::EEXIST);
+    assert_eq!(errno(process.open("/b.log", Open::Write)), Errno::ENOENT);
+    assert_eq!(errno(process.open("/d/b.log", Open::Create)), Errno::ENOENT);
+    assert_eq!(disk.unfired().len(), 1);
+    assert_eq!(errno(process.open("/b.log", Open::Create)), Errno::ENOSPC);
+    assert_eq!(disk.list_all(), [("/a.log".to_owned(), 3)]);
+}
+
+#[test]
+fn a_rename_is_aimed_at_by_either_name() {
+    let (disk, process, _file) = disk_with(b"");
+    for (pattern, from, to) in
+        [("a.log", "/a.log", "/b"), ("b", "/a.log", "/b"), ("*.tmp", "/a.log", "/b.tmp")]
+    {
+        aim(&disk, Fault::error(Op::Rename, pattern, Errno::EIO));
+        assert_eq!(errno(process.rename(from, to)), Errno::EIO, "{pattern}");
+    }
+    aim(&disk, Fault::error(Op::Rename, "c", Errno::EIO));
+    process.rename("/a.log", "/b").unwrap();
+}
+
+#[test]
+fn a_removal_may_be_that_of_a_directory() {
+    let (disk, process) = disk();
+    process.create_dir("/d").unwrap();
+    aim(&disk, Fault::error(Op::Remove, "d", Errno::EIO));
+    assert_eq!(errno(process.remove_dir("/d")), Errno::EIO);
+    process.remove_dir("/d").unwrap();
+}
+
 #[test]
 fn a_full_disk_keeps_what_fitted_and_has_room_after_a_delete() {
     let disk = Disk::new(Config { capacity: Some(4 * 4096), ..Config::default() });

@@ -27,7 +27,7 @@ pub enum Failure {
         /// What came.
         found: Arc<str>,
     },
-    /// A fault that was aimed never struck.
+    /// A fault that was aimed never struck, or not as often as it should.
     Inert {
         /// The step that aimed it.
         step: u32,
@@ -35,6 +35,10 @@ pub enum Failure {
         line: Option<u32>,
         /// Its text.
         text: Arc<str>,
+        /// How often it has struck.
+        struck: u64,
+        /// How often it had to.
+        due: u64,
     },
     /// The broker, or the harness, panicked.
     Panic(String),
@@ -92,9 +96,14 @@ impl fmt::Display for Failure {
                 writeln!(f, "  expected  {expected}")?;
                 write!(f, "  found     {found}")
             }
-            Failure::Inert { line, text, .. } => write!(
+            Failure::Inert { line, text, struck: 0, .. } => write!(
                 f,
                 "{}a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say `may-miss`",
+                at(*line)
+            ),
+            Failure::Inert { line, text, struck, due, .. } => write!(
+                f,
+                "{}a fault struck {struck} of {due} times: {text}\n  what it was aimed at did not happen more often; lower `times=`, or say `may-miss`",
                 at(*line)
             ),
             Failure::Panic(what) => write!(f, "panicked: {what}"),
@@ -181,8 +190,9 @@ fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
             let (expected, found) = (expected.clone(), found.clone());
             Some(Failure::Unmet { step: *step, line: line(*step), text: text_of(*step), expected, found })
         }
-        Event::Inert { step, text } => {
-            Some(Failure::Inert { step: *step, line: line(*step), text: text.clone() })
+        Event::Inert { step, text, struck, due } => {
+            let (text, struck, due) = (text.clone(), *struck, *due);
+            Some(Failure::Inert { step: *step, line: line(*step), text, struck, due })
         }
         Event::Impossible { step, text } => Some(Failure::Impossible {
             step: *step,

@@ -31,7 +31,7 @@ pub(super) struct Job {
 struct Aimed {
     step: u32,
     text: Arc<str>,
-    ids: Vec<faults::FaultId>,
+    id: faults::FaultId,
     may_miss: bool,
     /// Whether the oracle's own questions could set it off.
     on_reads: bool,
@@ -212,41 +212,44 @@ impl Stage {
     /// Arms a fault.
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
         let now = Duration::from_millis(self.recorder.now());
-        let mut ids = Vec::new();
-        for one in aim::aim(fault, now)? {
-            let lies = observe::lies(&one.kind);
-            let id = self.host.disk.aim(one).map_err(|e| e.to_string())?;
-            if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
-                self.host.disk.keep(id, kept(keep));
-            }
-            let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
-            known.insert(id, (text.to_string(), lies));
-            ids.push(id);
+        let aimed = aim::aim(fault, now)?;
+        let lies = observe::lies(&aimed.kind);
+        let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
+        if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
+            self.host.disk.keep(id, kept(keep));
         }
+        self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), lies));
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
         let may_miss = fault.may_miss || fault.aim.rate.is_some();
-        self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), ids, may_miss, on_reads });
+        self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), id, may_miss, on_reads });
         Ok(())
     }
 
     /// Disarms every fault; those that had to strike and never did go into the trace.
     pub(super) fn disarm(&self) {
         for aimed in self.aimed.borrow_mut().drain(..) {
-            let fired = |id: &faults::FaultId| self.host.disk.fault(*id).is_some_and(|(_, fired)| fired > 0);
-            if !aimed.may_miss && !aimed.ids.iter().all(fired) {
-                self.recorder.add(Event::Inert { step: aimed.step, text: aimed.text });
+            let (struck, due) = self.struck(aimed.id);
+            if !aimed.may_miss && struck < due {
+                self.recorder.add(Event::Inert { step: aimed.step, text: aimed.text, struck, due });
             }
         }
         self.host.disk.disarm_all();
     }
 
+    /// How often a fault has struck, and how often it has to: once, where it strikes for as long as it is armed.
+    fn struck(&self, id: faults::FaultId) -> (u64, u64) {
+        let Some((fault, struck)) = self.host.disk.fault(id) else { return (0, 1) };
+        let due = match fault.trigger {
+            faults::Trigger::Nth { times, .. } if times < u64::MAX => times,
+            _ => 1,
+        };
+        (struck, due)
+    }
+
     /// Whether the oracle can ask the broker without setting off a fault that is meant for the scenario, and without
     /// finding it in the middle of other work.
     pub(super) fn is_quiet(&self) -> bool {
-        let waits = |aimed: &Aimed| {
-            aimed.on_reads
-                && aimed.ids.iter().any(|id| self.host.disk.fault(*id).is_some_and(|(_, fired)| fired == 0))
-        };
+        let waits = |aimed: &Aimed| aimed.on_reads && self.struck(aimed.id).0 == 0;
         self.busy.get() == 0 && !self.aimed.borrow().iter().any(waits)
     }
 
@@ -255,7 +258,7 @@ impl Stage {
         let disk = &self.host.disk;
         match change.capacity {
             Some(s::Capacity::Bytes(bytes)) => disk.set_capacity(Some(bytes)),
-            Some(s::Capacity::Free(bytes)) => disk.set_capacity(Some(disk.used() + bytes)),
+            Some(s::Capacity::Free(bytes)) => disk.set_capacity(Some(disk.used().saturating_add(bytes))),
             Some(s::Capacity::Unlimited) => disk.set_capacity(None),
             None => {}
         }

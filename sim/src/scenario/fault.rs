@@ -49,9 +49,9 @@ impl Default for Aim {
 pub enum Op {
     /// Any of them.
     Any,
-    /// Opening a file that is there.
+    /// Opening a file, and making one.
     Open,
-    /// Opening a file that is made by it.
+    /// Opening a file that is not there, which makes it.
     Create,
     /// A read.
     Read,
@@ -96,7 +96,7 @@ pub enum FaultKind {
         /// Whether the effect happened all the same.
         when: When,
     },
-    /// `tear=15`: of a write, so many bytes get down, and then it fails with EIO.
+    /// `tear=15`: of a write, so many bytes get down, and it fails with EIO.
     Tear {
         /// How many.
         bytes: u64,

@@ -26,7 +26,10 @@ pub(super) fn signature(failure: &Failure) -> String {
             format!("{kind}: {} expected {expected}, found {}{side}", words(text, 1), shape(found))
         }
         Failure::Impossible { text, why, .. } => format!("{kind}: {}, {}", words(text, 1), shape(why)),
-        Failure::Inert { text, .. } => format!("{kind}: {}", words(text, 2)),
+        Failure::Inert { text, struck, .. } => {
+            let some = if *struck > 0 { ", struck" } else { "" };
+            format!("{kind}: {}{some}", words(text, 2))
+        }
         Failure::Broken(_) | Failure::Panic(_) | Failure::Stuck(_) => kind,
     }
 }

@@ -269,12 +269,16 @@ pub enum Event {
         /// What came.
         found: Arc<str>,
     },
-    /// A fault that was aimed has never struck: the run has not tested what it says.
+    /// A fault that was aimed has not struck as often as it should: the run has not tested what it says.
     Inert {
         /// The step that aimed it.
         step: u32,
         /// The fault.
         text: Arc<str>,
+        /// How often it has struck.
+        struck: u64,
+        /// How often it had to.
+        due: u64,
     },
     /// The run cannot go on as the scenario says: a file to be changed is not there, a host has no such name …
     Impossible {

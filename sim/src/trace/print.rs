@@ -99,7 +99,9 @@ fn words(event: &Event) -> (&str, String) {
         Event::Unmet { expected, found, .. } => {
             ("step", format!("UNMET: expected {expected}, found {found}"))
         }
-        Event::Inert { text, .. } => ("step", format!("INERT: {text}")),
+        Event::Inert { text, struck, due, .. } => {
+            ("step", format!("INERT: {text} (struck {struck} of {due} times)"))
+        }
         Event::Impossible { text, .. } => ("step", format!("IMPOSSIBLE: {text}")),
         Event::Healed => ("world", "all faults have stopped".into()),
         Event::Ended => ("world", "the end".into()),

@@ -6,32 +6,9 @@ use faults::{Cut, Errno, Kind, Op, Trigger};
 
 use crate::scenario as s;
 
-/// The disk's faults that together do what one fault of a scenario says; usually one. `now` is simulated time.
-pub fn aim(fault: &s::Fault, now: Duration) -> Result<Vec<faults::Fault>, String> {
-    let op = operation(fault.op);
-    let mut all = Vec::new();
-    match fault.kind {
-        // The bytes get down, and the rest of the same write fails.
-        s::FaultKind::Tear { bytes } => {
-            let failed = Kind::Error { errno: Errno::EIO, effect: false };
-            if bytes > 0 {
-                all.push(with(fault, op, Kind::Short { bytes }, now));
-                let mut second = with(fault, op, failed, now);
-                if let Trigger::Nth { nth, .. } = &mut second.trigger {
-                    *nth += 1;
-                }
-                second.covering = None;
-                all.push(second);
-            } else {
-                all.push(with(fault, op, failed, now));
-            }
-        }
-        _ => all.push(with(fault, op, kind(fault)?, now)),
-    }
-    Ok(all)
-}
-
-fn with(fault: &s::Fault, op: Option<Op>, kind: Kind, now: Duration) -> faults::Fault {
+/// The disk's fault that does what a fault of a scenario says. `now` is simulated time.
+pub fn aim(fault: &s::Fault, now: Duration) -> Result<faults::Fault, String> {
+    let kind = kind(fault)?;
     let aim = &fault.aim;
     let times = aim.times.map_or(u64::MAX, u64::from);
     let trigger = match aim.rate {
@@ -43,15 +20,16 @@ fn with(fault: &s::Fault, op: Option<Op>, kind: Kind, now: Duration) -> faults::
         s::During::Roll => "roll",
         s::During::Stop => "stop",
     });
-    faults::Fault {
-        op,
+    Ok(faults::Fault {
+        op: operation(fault.op),
         path: fault.pattern.clone(),
+        making: fault.op == s::Op::Create,
         phase: phase.map(str::to_owned),
-        from: aim.after.map(|after| now + after),
+        from: aim.after.map(|after| now.saturating_add(after)),
         covering: aim.at_byte,
         trigger,
         kind,
-    }
+    })
 }
 
 fn operation(op: s::Op) -> Option<Op> {
@@ -77,7 +55,8 @@ fn kind(fault: &s::Fault) -> Result<Kind, String> {
         s::FaultKind::Error { errno, when } => {
             Kind::Error { errno: number(errno), effect: when == s::When::After }
         }
-        s::FaultKind::Tear { bytes } | s::FaultKind::Short { bytes } => Kind::Short { bytes },
+        s::FaultKind::Tear { bytes } => Kind::Tear { bytes, errno: Errno::EIO },
+        s::FaultKind::Short { bytes } => Kind::Short { bytes },
         s::FaultKind::Full { bytes } => Kind::Full { fits: bytes },
         s::FaultKind::Lost if is_sync => Kind::Lie,
         s::FaultKind::Lost => Kind::Lost,
