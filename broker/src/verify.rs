@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
+use crate::index::Entry;
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
 use crate::session::{self, Closed, LastRun};
@@ -113,6 +114,20 @@ struct Log<F> {
     path: PathBuf,
     len: u64,
     scan: Scan,
+}
+
+impl<F> Log<F> {
+    /// Whether damage is at this byte.
+    fn is_damaged_at(&self, byte: u64) -> bool {
+        self.scan.holes.iter().any(|hole| (0..hole.bytes).contains(&byte.wrapping_sub(hole.position.get())))
+    }
+
+    /// Whether an entry of the time index may name a damaged record that is later than those that can be read.
+    fn may_be_latest(&self, entry: Entry, latest: Option<Entry>) -> bool {
+        let is_lost =
+            self.scan.holes.iter().any(|hole| (hole.first.get()..hole.next.get()).contains(&entry.value));
+        is_lost && latest.is_none_or(|latest| latest.key <= entry.key)
+    }
 }
 
 impl<D: Disk> Verifier<'_, D> {

@@ -144,9 +144,7 @@ impl<D: Disk> Verifier<'_, D> {
         let mut holes = log.scan.holes.iter().peekable();
         let mut meter = Meter::new(u64::MAX);
         let mut at = 0;
-        while at < end_at
-            && let Some(next) = places.peek()
-        {
+        while at < end_at && places.peek().is_some() {
             if let Some(hole) = holes.next_if(|hole| hole.position.get() == at) {
                 at += hole.bytes;
                 continue;
@@ -156,10 +154,13 @@ impl<D: Disk> Verifier<'_, D> {
             };
             let (offset, timestamp, len) = (found.offset, found.timestamp, found.len() as u64);
             let _ = meter.record(offset, timestamp, Position::new(at));
-            if next.key <= offset.get() {
+            while places.peek().is_some_and(|entry| entry.key < offset.get()) {
+                self.skipped(log, places, times);
+            }
+            if places.peek().is_some_and(|entry| entry.key == offset.get()) {
                 let place = Entry { key: offset.get(), value: at };
                 let latest = meter.latest.map(|(at, offset)| Entry { key: at.get(), value: offset.get() });
-                self.pair(places, times, place, latest);
+                self.pair(log, places, times, place, latest);
             }
             at += len;
         }
@@ -175,9 +176,30 @@ impl<D: Disk> Verifier<'_, D> {
         }
     }
 
+    /// The next entries have no record. Where it is one that is damaged, they may be right.
+    fn skipped(
+        &mut self,
+        log: &Log<D::File>,
+        places: &mut Entries<'_, D::File>,
+        times: &mut Entries<'_, D::File>,
+    ) {
+        if let Some((byte, entry)) = places.take()
+            && !log.is_damaged_at(entry.value)
+        {
+            self.no_place(places.path, byte, entry);
+        }
+        times.take();
+    }
+
+    fn no_place(&mut self, path: &Path, byte: u64, entry: Entry) {
+        let what = format!("the entry {} → {} is not the place of a record", entry.key, entry.value);
+        self.fault(path, Some(byte), Some(Offset::new(entry.key)), what);
+    }
+
     /// Compares the next entry of each index with what it should be.
     fn pair(
         &mut self,
+        log: &Log<D::File>,
         places: &mut Entries<'_, D::File>,
         times: &mut Entries<'_, D::File>,
         place: Entry,
@@ -186,11 +208,11 @@ impl<D: Disk> Verifier<'_, D> {
         if let Some((byte, entry)) = places.take()
             && entry != place
         {
-            let what = format!("the entry {} → {} is not the place of a record", entry.key, entry.value);
-            self.fault(places.path, Some(byte), Some(Offset::new(entry.key)), what);
+            self.no_place(places.path, byte, entry);
         }
         if let Some((byte, entry)) = times.take()
             && Some(entry) != latest
+            && !log.may_be_latest(entry, latest)
         {
             let what = format!("the entry {} → {} is not the latest time so far", entry.key, entry.value);
             self.fault(times.path, Some(byte), Some(Offset::new(entry.value)), what);
