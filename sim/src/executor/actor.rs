@@ -262,24 +262,27 @@ impl Actor {
             Step::Hold(link) => (link, true),
             _ => return,
         };
-        let known = |host: &String| host == crate::world::BROKER || self.stage.clients.contains(host);
+        let broker = crate::world::BROKER;
+        let known = |host: &String| host == broker || self.stage.clients.contains(host);
         if let Some(stranger) = [&link.a, &link.b].into_iter().find(|host| !known(host)) {
             let known = self.stage.clients.join(", ");
-            let broker = crate::world::BROKER;
             return self
                 .impossible(node.id, format!("there is no host {stranger:?}; there are {broker}, {known}"));
         }
         self.stage.sever();
         let (a, b) = (link.a.clone(), link.b.clone());
+        let client = if a == broker { b.clone() } else { a.clone() };
+        let times = self.stage.relink(&client);
         match (hold, link.one_way) {
             (true, _) => turmoil::hold(a.as_str(), b.as_str()),
             (false, true) => turmoil::partition_oneway(a.as_str(), b.as_str()),
             (false, false) => turmoil::partition(a.as_str(), b.as_str()),
         }
         if let Some(lasts) = link.lasts {
+            let stage = self.stage.clone();
             tokio::task::spawn_local(async move {
                 sleep(lasts).await;
-                turmoil::release(a.as_str(), b.as_str());
+                stage.heal_if_still(&client, times);
             });
         }
     }
@@ -355,7 +358,9 @@ pub(super) fn fits(expect: Expect, answer: &Answer) -> bool {
         (Expect::Refused, answer) => matches!(answer, Answer::Refused { .. }),
         (Expect::Unknown, answer) => matches!(answer, Answer::Lost { .. }),
         (Expect::Code(wanted), Answer::Refused { code, .. }) => *code == wanted,
-        (Expect::Code(wanted), Answer::Lost { .. }) => wanted.leaves_outcome_unknown(),
+        (Expect::Code(wanted), Answer::Lost { .. }) => {
+            wanted.leaves_outcome_unknown() && ask::says_unknown(answer)
+        }
         (Expect::Code(_), _) => false,
     }
 }

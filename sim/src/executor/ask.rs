@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::client::{self, Client, Connection, Fetch, Options, Outcome};
-use broker::error::Code;
+use broker::error::{Code, Error};
 use broker::record::NewRecord;
 use broker::settings::TopicSettings;
 use broker::units::{Offset, Timestamp};
@@ -98,6 +98,14 @@ fn refused(code: Code, message: String) -> Answer {
         return Answer::Lost { why: with_relative_paths(&message), sent: true };
     }
     Answer::Refused { code, message: with_relative_paths(&message), offset }
+}
+
+/// Whether the broker itself has said that the outcome is unknown; otherwise no answer has come. A client tells programs no
+/// difference, and people the broker's sentence.
+pub(super) fn says_unknown(answer: &Answer) -> bool {
+    let sentence = Error::OutcomeUnknown { partition: String::new(), reason: String::new() }.to_string();
+    let ending = sentence.trim_start_matches([':', ' ']);
+    matches!(answer, Answer::Lost { why, .. } if why.ends_with(ending))
 }
 
 fn produced(outcomes: Vec<Outcome<client::Placed>>) -> Answer {

@@ -1,10 +1,15 @@
 //! Files for people: each decoded in one line, or record by record. Read by the oracle's decoder, not the broker's.
 
+use std::path::Path;
+
 use super::actor::Actor;
 use super::{say, surgery};
 use crate::oracle::decode::{self, Piece};
 use crate::scenario::Verify;
 use crate::trace::Image;
+use crate::world::DATA;
+use crate::world::disk::WorldDisk;
+use crate::world::observe::with_relative_paths;
 
 /// The broker's own bookkeeping: what it holds is nobody's business, and may change.
 fn is_bookkeeping(path: &str) -> bool {
@@ -15,7 +20,7 @@ fn is_bookkeeping(path: &str) -> bool {
 /// Every file in one line.
 pub(super) fn list(image: &Image) -> String {
     let lines = image.0.iter().filter(|f| !is_bookkeeping(&f.path)).map(|file| {
-        let what = summary(image, &file.path, &file.bytes).text;
+        let what = summary(image, &file.path, &file.bytes);
         format!("{:<46} {:>7} B    {what}", file.path, file.bytes.len())
     });
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
@@ -28,13 +33,8 @@ fn stem(path: &str) -> Option<(u64, &str)> {
     Some((decode::base_offset(stem)?, ending))
 }
 
-/// What is in a file, and whether anything of it is not as the broker writes it.
-struct Summary {
-    text: String,
-    sound: bool,
-}
-
-fn summary(image: &Image, path: &str, bytes: &[u8]) -> Summary {
+/// What is in a file.
+fn summary(image: &Image, path: &str, bytes: &[u8]) -> String {
     match stem(path) {
         Some((base, "log")) => log_summary(&decode::log(bytes, base)),
         Some((base, "index")) => {
@@ -43,11 +43,11 @@ fn summary(image: &Image, path: &str, bytes: &[u8]) -> Summary {
             entries(bytes, |(offset, position)| named(&log, offset, position))
         }
         Some((_, "timeindex")) => entries(bytes, |_| Named::Record),
-        _ => Summary { text: String::new(), sound: true },
+        _ => String::new(),
     }
 }
 
-fn log_summary(pieces: &[Piece<'_>]) -> Summary {
+fn log_summary(pieces: &[Piece<'_>]) -> String {
     let offsets: Vec<u64> =
         pieces.iter().filter_map(|p| if let Piece::Record(r) = p { Some(r.offset) } else { None }).collect();
     let bad: Vec<String> = pieces
@@ -64,7 +64,7 @@ fn log_summary(pieces: &[Piece<'_>]) -> Summary {
     };
     let (sound, empty) = (bad.is_empty(), offsets.is_empty());
     let state = if sound { "crc ok".to_owned() } else { bad.join(", ") };
-    Summary { text: if empty && sound { range } else { format!("{range}   {state}") }, sound }
+    if empty && sound { range } else { format!("{range}   {state}") }
 }
 
 /// What an index entry names.
@@ -87,7 +87,7 @@ fn named(log: &[Piece<'_>], offset: u64, at: u64) -> Named {
     found.unwrap_or(Named::Nothing)
 }
 
-fn entries(bytes: &[u8], named: impl Fn((u64, u64)) -> Named) -> Summary {
+fn entries(bytes: &[u8], named: impl Fn((u64, u64)) -> Named) -> String {
     let entries: Vec<Named> =
         decode::entries(bytes).into_iter().map(|entry| entry.map_or(Named::Nothing, &named)).collect();
     let of = |what: Named| entries.iter().filter(|entry| **entry == what).count();
@@ -103,7 +103,7 @@ fn entries(bytes: &[u8], named: impl Fn((u64, u64)) -> Named) -> Summary {
     if over > 0 {
         text += &format!(", {} over", say::count(over as u64, "byte"));
     }
-    Summary { text, sound: wrong == 0 && over == 0 }
+    text
 }
 
 /// One file, or all, record by record and entry by entry.
@@ -155,31 +155,24 @@ fn piece(piece: &Piece<'_>) -> String {
     }
 }
 
-/// The offline check of the data directory.
+/// The offline check of the data directory: the broker's own, on the files as they are now. Where a broker runs, they are
+/// what it would leave if it were killed.
 pub(super) fn verify(actor: &Actor, id: u32, verify: Verify) {
-    let problems = problems(&actor.stage.host.image());
+    let disk = actor.stage.host.disk.snapshot().to_disk(faults::Config::default());
+    let disk = WorldDisk::unwatched(disk.process(), "verify".into());
+    let problems: Vec<String> = match broker::verify::verify(&disk, Path::new(DATA)) {
+        Ok(verdict) => verdict.faults.iter().map(|fault| with_relative_paths(&fault.to_string())).collect(),
+        Err(e) => return actor.impossible(id, format!("the data directory cannot be looked into: {e}")),
+    };
     let count = u32::try_from(problems.len()).unwrap_or(u32::MAX);
     if let Some(expected) = verify.expect_problems.filter(|expected| *expected != count) {
         let colon = if problems.is_empty() { "" } else { ": " };
         let found = format!("{}{colon}{}", say::count(count.into(), "problem"), problems.join("; "));
         actor.unmet(id, say::count(expected.into(), "problem"), found);
     }
-    let said =
-        if problems.is_empty() { "no problems".to_owned() } else { format!("\n{}", problems.join("\n")) };
+    let said = match problems.is_empty() {
+        true => "no problems".to_owned(),
+        false => format!("\n{}", problems.join("\n")),
+    };
     actor.say(id, said);
-}
-
-/// What is wrong with the files.
-fn problems(image: &Image) -> Vec<String> {
-    let mut problems = Vec::new();
-    for file in &image.0 {
-        if stem(&file.path).is_none() {
-            continue;
-        }
-        let said = summary(image, &file.path, &file.bytes);
-        if !said.sound {
-            problems.push(format!("{}: {}", file.path, said.text));
-        }
-    }
-    problems
 }

@@ -149,7 +149,7 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
             (None, Err(why)) => lost(why.clone(), false),
         };
         // After an answer that did not come, the next ones cannot be told apart.
-        if matches!(&answer, Answer::Lost { .. }) && broken.is_none() && !says_unknown(&answer) {
+        if matches!(&answer, Answer::Lost { .. }) && broken.is_none() && !ask::says_unknown(&answer) {
             broken = Some(answer.clone());
         }
         remember(stage, request, &answer);
@@ -161,11 +161,6 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
     }
     let crash = (stage.crashes() != crashes).then(|| stage.last_crash().to_string());
     answers.into_iter().map(|answer| (answer, crash.clone())).collect()
-}
-
-/// Whether the broker itself has said that the outcome is unknown: then the connection goes on.
-fn says_unknown(answer: &Answer) -> bool {
-    matches!(answer, Answer::Lost { why, .. } if why.contains("unknown until"))
 }
 
 /// What a step asks, but for reads.
@@ -359,7 +354,9 @@ fn fetch(consume: &Consume, partition: u32, from: u64) -> Request {
 fn fetched(actor: &Actor, id: u32, consume: &Consume, (answer, crash): Answered) {
     let read = match &answer {
         Answer::Fetched { records, start, end } => {
-            Read { records: records.clone(), start: *start, end: Some(*end), answer: None, crash }
+            let until = consume.until.unwrap_or(u64::MAX);
+            let records = records.iter().filter(|r| r.offset < until).cloned().collect();
+            Read { records, start: *start, end: Some(*end), answer: None, crash }
         }
         _ => Read { answer: Some(answer), crash, ..Read::default() },
     };

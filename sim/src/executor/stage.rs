@@ -61,6 +61,8 @@ pub(super) struct Stage {
     aimed: RefCell<Vec<Aimed>>,
     /// Whether a link was ever cut: the broker may then hold connections whose other end is gone.
     severed: Cell<bool>,
+    /// How often each client's link was cut, held or healed: a cut that heals by itself heals no later one.
+    links: RefCell<BTreeMap<String, u64>>,
     /// How often the broker went down, and how it did the last time.
     crashes: Cell<u32>,
     last_crash: RefCell<Arc<str>>,
@@ -84,6 +86,7 @@ impl Stage {
             known,
             aimed: RefCell::default(),
             severed: Cell::new(false),
+            links: RefCell::default(),
             crashes: Cell::new(0),
             last_crash: RefCell::new("".into()),
         }
@@ -212,7 +215,7 @@ impl Stage {
     /// Arms a fault.
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
         let now = Duration::from_millis(self.recorder.now());
-        let aimed = aim::aim(fault, now)?;
+        let aimed = aim::aim(fault, now);
         let lies = observe::lies(&aimed.kind);
         let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
         if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
@@ -276,7 +279,23 @@ impl Stage {
     /// All links work again.
     pub(super) fn heal(&self) {
         for client in &self.clients {
+            self.relink(client);
             turmoil::release(client.as_str(), BROKER);
+        }
+    }
+
+    /// Something becomes of a client's link: gives the number of times that something has.
+    pub(super) fn relink(&self, client: &str) -> u64 {
+        let mut links = self.links.borrow_mut();
+        let times = links.entry(client.to_owned()).or_default();
+        *times += 1;
+        *times
+    }
+
+    /// Heals a client's link, unless something else has become of it since.
+    pub(super) fn heal_if_still(&self, client: &str, times: u64) {
+        if self.links.borrow().get(client) == Some(&times) {
+            turmoil::release(client, BROKER);
         }
     }
 

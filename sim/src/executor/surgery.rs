@@ -17,6 +17,12 @@ pub(super) fn operate(stage: &Stage, text: &str, surgery: &Surgery, round: u64) 
         Err(_) if is_drawn(surgery) => return Ok("nothing there".to_owned()),
         other => other?,
     };
+    if shows(surgery) && stage.host.image() == image {
+        if is_drawn(surgery) {
+            return Ok("nothing to change there".to_owned());
+        }
+        return Err(format!("{file} is as it was: there is nothing to change"));
+    }
     stage.recorder.add(Event::Surgery { path: file.into(), text: text.into() });
     stage.host.record_image(Moment::Touched);
     Ok(said)
@@ -34,6 +40,11 @@ fn is_drawn(surgery: &Surgery) -> bool {
         _ => None,
     };
     matches!(place, Some(Place::Percent(_)))
+}
+
+/// Whether files are other ones afterwards: directories and sectors are in no image.
+fn shows(surgery: &Surgery) -> bool {
+    !matches!(surgery, Surgery::MakeDir { .. } | Surgery::Delete { .. } | Surgery::Unreadable { .. })
 }
 
 fn cut(stage: &Stage, image: &Image, surgery: &Surgery, round: u64) -> Result<(String, String), String> {
@@ -96,6 +107,9 @@ fn cut(stage: &Stage, image: &Image, surgery: &Surgery, round: u64) -> Result<(S
         Surgery::Rename { file, to } => {
             let (file, found) = existing(image, file)?;
             let to = resolve(image, to)?;
+            if to == file {
+                return Err(format!("{file} has that name already"));
+            }
             put(&to, &found)?;
             disk.delete(path(&file)).map_err(|e| failed(&file, e))?;
             Ok((file, String::new()))

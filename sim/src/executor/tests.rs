@@ -46,7 +46,10 @@ fn problems_are_counted_and_an_entry_is_not_wrong_because_its_record_is_damaged(
     let found = unmet(&format!("restart index-interval=1\n{damage}\nverify expect-problems=2"));
     let [(expected, found)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(expected, "2 problems");
-    assert!(found.starts_with("1 problem: orders/0/00000000000000000000.log: "), "{found}");
+    assert!(
+        found.starts_with("1 problem: orders/0/00000000000000000000.log, byte 35, offset 1: "),
+        "{found}"
+    );
 }
 
 #[test]
@@ -78,4 +81,75 @@ fn what_timing_decides_is_shown_to_a_person() {
     let (snapshot, shown) = (snapshot::render(&outcome), snapshot::render_facts(&outcome));
     assert!(snapshot.contains("timing decides") && !snapshot.contains("STORAGE_FULL"), "{snapshot}");
     assert!(shown.contains("refused STORAGE_FULL") && !shown.contains("timing decides"), "{shown}");
+}
+
+/// Everything that went wrong, in words.
+fn failures(steps: &str) -> Vec<String> {
+    let text = format!("scenario \"t\"\ntopic orders\n{steps}\n");
+    let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+    outcome.failures.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_cut_that_heals_by_itself_heals_no_later_cut() {
+    let cut = "partition client broker for=\"100ms\"\nheal\npartition client broker";
+    assert_eq!(
+        failures(&format!("{cut}\nadvance \"200ms\"\nproduce orders value=\"v\" expect=unknown")),
+        [""; 0]
+    );
+    let by_itself = "partition client broker for=\"100ms\"\nadvance \"200ms\"\nproduce orders value=\"v\"";
+    assert_eq!(failures(by_itself), [""; 0]);
+}
+
+#[test]
+fn a_fetch_leaves_out_what_comes_from_until_on() {
+    let fetch = "produce orders value=\"{n}\" count=5\nfetch orders from=1 until=3 expect-count=2";
+    assert_eq!(failures(fetch), [""; 0]);
+}
+
+/// What the broker says, and what a client that has no answer says, are two things.
+#[test]
+fn only_the_broker_says_outcome_unknown() {
+    let stuck = "fault write \"*.log\" tear=20\nfault truncate \"*.log\" error=EIO";
+    let said = "produce orders value=\"a value\" expect=OUTCOME_UNKNOWN";
+    assert_eq!(failures(&format!("{stuck}\n{said}\nrestart")), [""; 0]);
+    let after = "fetch orders from=0 expect-count=0";
+    assert_eq!(failures(&format!("{stuck}\npipeline {{\n{said}\n{after}\n}}\nrestart")), [""; 0]);
+    let crash =
+        "fault write \"*.log\" crash=5\nproduce orders value=\"a value\" expect=OUTCOME_UNKNOWN\nrestart";
+    let found = failures(crash);
+    let [found] = &found[..] else { panic!("{found:?}") };
+    assert!(found.contains("expected  OUTCOME_UNKNOWN\n  found     unknown (crash at byte 5"), "{found}");
+}
+
+#[test]
+fn a_fault_that_strikes_less_often_than_it_says_is_told() {
+    let one = "produce orders value=\"v\" expect=any";
+    let found = failures(&format!("fault write \"*.log\" error=EIO times=3\n{one}\ncalm"));
+    let [found] = &found[..] else { panic!("{found:?}") };
+    assert!(found.contains("a fault struck 1 of 3 times: fault write"), "{found}");
+    for held in ["times=3 may-miss", "times=all", "times=2 nth=1"] {
+        assert_eq!(failures(&format!("fault write \"*.log\" error=EIO {held}\n{one}\n{one}\ncalm")), [""; 0]);
+    }
+}
+
+#[test]
+fn a_change_that_changes_nothing_fails_the_run() {
+    let one = "produce orders value=\"a value\"\nstop";
+    let log = "orders/0/@first.log";
+    for (change, words) in [
+        ("truncate \"LOG\" to=35", "is as it was: there is nothing to change"),
+        ("write \"LOG\" text=\"\"", "is as it was"),
+        ("copy \"LOG\" to=\"LOG\"", "is as it was"),
+        ("rename \"LOG\" to=\"orders/0/@last.log\"", "has that name already"),
+    ] {
+        let found = failures(&format!("{one}\n{}\nstart expect=any", change.replace("LOG", log)));
+        assert!(found.len() == 1 && found[0].contains(words), "{change}: {found:?}");
+    }
+    assert_eq!(failures(&format!("{one}\nwrite \"{log}\" at=\"0%\" text=\"\"\nstart")), [""; 0]);
+}
+
+#[test]
+fn room_without_end_is_room() {
+    assert_eq!(failures("disk free=18446744073709551615\nproduce orders value=\"v\""), [""; 0]);
 }

@@ -11,12 +11,17 @@ use proptest::sample::select;
 use super::fault::Errno;
 use super::request::Code;
 use super::settings::Capacity;
-use super::syntax::words_of_codes;
+use super::syntax::{sense, words_of_codes};
 use super::*;
+use crate::sometimes::State;
+
+fn state() -> impl Strategy<Value = String> {
+    select(State::ALL.to_vec()).prop_map(|state| state.name().to_owned())
+}
 
 /// Any scenario.
 pub fn scenario() -> impl Strategy<Value = Scenario> {
-    let head = (vec(line(), 0..3), any::<String>(), seeds(), any::<bool>(), vec("[a-z ]{1,8}", 0..3));
+    let head = (vec(line(), 0..3), any::<String>(), seeds(), any::<bool>(), vec(state(), 0..3));
     let world = (broker(), disk(), net(), clock());
     let draws = vec(draw(&["disk", "net", "broker"]), 0..2);
     let explicit = (head, world, draws, vec(step(), 0..12));
@@ -89,6 +94,10 @@ fn span() -> impl Strategy<Value = Span> {
 
 fn bytes() -> impl Strategy<Value = u64> {
     prop_oneof![0..70_000u64, (0..5000u64).prop_map(|n| n << 10), any::<u32>().prop_map(u64::from)]
+}
+
+fn some_bytes() -> impl Strategy<Value = u64> {
+    bytes().prop_map(|n| n.max(1))
 }
 
 fn broker() -> impl Strategy<Value = BrokerSettings> {
@@ -192,7 +201,12 @@ fn request() -> impl Strategy<Value = Step> {
             Step::ListPartitions(ListPartitions { topic, expect, expect_count })
         }),
         produce().prop_map(Step::Produce),
-        consume().prop_map(Step::Consume),
+        consume()
+            .prop_map(|consume| Consume {
+                expect_start: consume.expect_start.filter(|_| consume.partition.is_some()),
+                ..consume
+            })
+            .prop_map(Step::Consume),
         consume().prop_map(Step::Fetch),
         look_up().prop_map(Step::Offsets),
     ]
@@ -299,7 +313,10 @@ fn fault() -> impl Strategy<Value = Fault> {
     ];
     let during = select(vec![During::Recovery, During::Roll, During::Stop]);
     let aim = (1..9u32, of(1..9u32), of(rate()), of(any::<u64>()), of(duration()), of(during)).prop_map(
-        |(nth, times, rate, at_byte, after, during)| Aim { nth, times, rate, at_byte, after, during },
+        |(nth, times, rate, at_byte, after, during)| match rate {
+            None => Aim { nth, times, rate, at_byte, after, during },
+            Some(_) => Aim { rate, at_byte, after, during, ..Aim::default() },
+        },
     );
     let errno = select(vec![Errno::EIO, Errno::ENOSPC, Errno::EINTR, Errno::EMFILE, Errno::EROFS]);
     let kind = prop_oneof![
@@ -309,7 +326,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         any::<u64>().prop_map(|bytes| FaultKind::Short { bytes }),
         (0..9u64).prop_map(|bytes| FaultKind::Full { bytes }),
         Just(FaultKind::Lost),
-        any::<i64>().prop_map(|by| FaultKind::Misdirect { by }),
+        any::<u64>().prop_map(|by| FaultKind::Misdirect { by }),
         any::<u64>().prop_map(|bit| FaultKind::Flip { bit }),
         Just(FaultKind::Drop),
         duration().prop_map(|lasts| FaultKind::Stall { lasts }),
@@ -318,6 +335,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     ];
     (select(ops), any::<String>(), aim, kind, any::<bool>())
         .prop_map(|(op, pattern, aim, kind, may_miss)| Fault { op, pattern, aim, kind, may_miss })
+        .prop_filter("it can happen", |fault| sense::wrong(&Step::Fault(fault.clone())).is_none())
 }
 
 fn life() -> impl Strategy<Value = Step> {
@@ -353,14 +371,14 @@ fn surgery() -> impl Strategy<Value = Surgery> {
         (moment(), any::<u64>()).prop_map(|(timestamp, offset)| Entry::Time { timestamp, offset }),
     ];
     prop_oneof![
-        (file(), place(), 1..=255u8, bytes()).prop_map(|(file, at, xor, bytes)| Surgery::Corrupt {
+        (file(), place(), 1..=255u8, some_bytes()).prop_map(|(file, at, xor, bytes)| Surgery::Corrupt {
             file,
             at,
             xor,
             bytes
         }),
         (file(), place()).prop_map(|(file, to)| Surgery::Truncate { file, to }),
-        (file(), of(place()), bytes()).prop_map(|(file, at, bytes)| Surgery::Zeros { file, at, bytes }),
+        (file(), of(place()), some_bytes()).prop_map(|(file, at, bytes)| Surgery::Zeros { file, at, bytes }),
         (file(), of(place()), content()).prop_map(|(file, at, bytes)| Surgery::Write { file, at, bytes }),
         (file(), of(place()), any::<u64>(), moment(), of(content()), content()).prop_map(
             |(file, at, offset, timestamp, key, value)| Surgery::WriteRecord {
@@ -375,7 +393,7 @@ fn surgery() -> impl Strategy<Value = Surgery> {
         (file(), of(place()), entry).prop_map(|(file, at, entry)| Surgery::WriteEntry { file, at, entry }),
         file().prop_map(|file| Surgery::Delete { file }),
         (file(), file()).prop_map(|(file, to)| Surgery::Copy { file, to }),
-        (file(), file()).prop_map(|(file, to)| Surgery::Rename { file, to }),
+        (file(), file()).prop_map(|(file, to)| Surgery::Rename { to: format!("{file}{to}!"), file }),
         file().prop_map(|dir| Surgery::MakeDir { dir }),
         (file(), place()).prop_map(|(file, at)| Surgery::Unreadable { file, at }),
     ]
@@ -388,9 +406,15 @@ fn world_change() -> impl Strategy<Value = Step> {
         jump,
         frozen,
     });
-    let link = (name(), name(), any::<bool>(), of(duration()))
-        .prop_filter("hosts are not flags", |(a, b, ..)| a != "one-way" && b != "one-way")
-        .prop_map(|(a, b, one_way, lasts)| Link { a, b, one_way, lasts })
+    let link = (name(), any::<(bool, bool)>(), of(duration()))
+        .prop_filter("hosts are not flags, and one is the client's", |(client, ..)| {
+            client != "one-way" && client != "broker"
+        })
+        .prop_map(|(client, (from, one_way), lasts)| {
+            let broker = "broker".to_owned();
+            let (a, b) = if from { (client, broker) } else { (broker, client) };
+            Link { a, b, one_way, lasts }
+        })
         .boxed();
     prop_oneof![
         disk().prop_map(|disk| Step::Disk(DiskSettings { profile: None, max_open_files: None, ..disk })),

@@ -117,7 +117,7 @@ pub enum FaultKind {
     /// `misdirect=512`: a write that lands at this byte of its file, and not where it should have.
     Misdirect {
         /// The byte.
-        by: i64,
+        by: u64,
     },
     /// `flip=3`: just before a read, bit 3 of what it asks for (from the first byte's lowest) rots on the disk, for good.
     Flip {

@@ -42,7 +42,7 @@ pub struct Scenario {
 pub struct Seeds {
     /// The first.
     pub start: u64,
-    /// The one after the last; above `start`.
+    /// The one after the last; above `start`. The last of all seeds has none after it, and stands alone.
     pub end: u64,
 }
 
@@ -58,9 +58,14 @@ impl Seeds {
         Self { start: seed, end: seed.saturating_add(1) }
     }
 
-    /// Each of them.
+    /// Each of them; at least the first.
     pub fn iter(self) -> impl Iterator<Item = u64> {
-        self.start..self.end
+        self.start..=self.end.saturating_sub(1).max(self.start)
+    }
+
+    /// How many.
+    pub fn count(self) -> u64 {
+        self.end.saturating_sub(self.start).max(1)
     }
 }
 
@@ -170,7 +175,7 @@ pub enum Step {
         /// Which; all by default.
         file: Option<String>,
     },
-    /// `verify`: the offline check of the data directory, as `broker verify` does it.
+    /// `verify`: the broker's own offline check of the data directory, as `broker verify` does it.
     Verify(Verify),
     /// `check P2 P9`: asks the oracle now.
     Check(Check),

@@ -7,8 +7,7 @@ use faults::{Cut, Errno, Kind, Op, Trigger};
 use crate::scenario as s;
 
 /// The disk's fault that does what a fault of a scenario says. `now` is simulated time.
-pub fn aim(fault: &s::Fault, now: Duration) -> Result<faults::Fault, String> {
-    let kind = kind(fault)?;
+pub fn aim(fault: &s::Fault, now: Duration) -> faults::Fault {
     let aim = &fault.aim;
     let times = aim.times.map_or(u64::MAX, u64::from);
     let trigger = match aim.rate {
@@ -20,7 +19,7 @@ pub fn aim(fault: &s::Fault, now: Duration) -> Result<faults::Fault, String> {
         s::During::Roll => "roll",
         s::During::Stop => "stop",
     });
-    Ok(faults::Fault {
+    faults::Fault {
         op: operation(fault.op),
         path: fault.pattern.clone(),
         making: fault.op == s::Op::Create,
@@ -28,8 +27,8 @@ pub fn aim(fault: &s::Fault, now: Duration) -> Result<faults::Fault, String> {
         from: aim.after.map(|after| now.saturating_add(after)),
         covering: aim.at_byte,
         trigger,
-        kind,
-    })
+        kind: kind(fault),
+    }
 }
 
 fn operation(op: s::Op) -> Option<Op> {
@@ -49,9 +48,9 @@ fn operation(op: s::Op) -> Option<Op> {
     })
 }
 
-fn kind(fault: &s::Fault) -> Result<Kind, String> {
+fn kind(fault: &s::Fault) -> Kind {
     let is_sync = matches!(fault.op, s::Op::Sync | s::Op::SyncDir);
-    Ok(match fault.kind {
+    match fault.kind {
         s::FaultKind::Error { errno, when } => {
             Kind::Error { errno: number(errno), effect: when == s::When::After }
         }
@@ -60,7 +59,7 @@ fn kind(fault: &s::Fault) -> Result<Kind, String> {
         s::FaultKind::Full { bytes } => Kind::Full { fits: bytes },
         s::FaultKind::Lost if is_sync => Kind::Lie,
         s::FaultKind::Lost => Kind::Lost,
-        s::FaultKind::Misdirect { by } => misdirected(by)?,
+        s::FaultKind::Misdirect { by } => Kind::Misdirected { path: None, position: by },
         s::FaultKind::Flip { bit } => {
             Kind::BitRot { byte: bit / 8, xor: 1 << u8::try_from(bit % 8).unwrap_or_default() }
         }
@@ -68,12 +67,7 @@ fn kind(fault: &s::Fault) -> Result<Kind, String> {
         s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
         s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
         s::FaultKind::PowerLoss { bytes, .. } => Kind::PowerLoss { at: bytes.map_or(Cut::After, Cut::Bytes) },
-    })
-}
-
-fn misdirected(by: i64) -> Result<Kind, String> {
-    let position = u64::try_from(by).map_err(|_| "a write goes astray to a place in the file".to_owned())?;
-    Ok(Kind::Misdirected { path: None, position })
+    }
 }
 
 fn number(errno: s::Errno) -> Errno {

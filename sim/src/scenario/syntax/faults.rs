@@ -1,7 +1,7 @@
 //! The line `fault`.
 
 use super::fields::Fields;
-use super::kinds::{Bad, COUNT, Choice, DURATION, Kind, NUMBER, Plain, RATE, SIGNED, TEXT, one_of, quoted};
+use super::kinds::{Bad, COUNT, Choice, DURATION, Kind, NUMBER, Plain, RATE, TEXT, one_of, quoted};
 use crate::scenario::fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
 
 const OP: Choice<Op> = Choice(&[
@@ -23,6 +23,11 @@ const OP: Choice<Op> = Choice(&[
 /// The names of operations.
 pub fn operations() -> impl Iterator<Item = &'static str> {
     OP.0.iter().map(|(name, _)| *name)
+}
+
+/// The name of an operation.
+pub fn operation_name(op: Op) -> String {
+    OP.write(&op)
 }
 
 /// The names of errors.
@@ -123,7 +128,7 @@ struct Slots {
     short: Option<u64>,
     full: Option<Option<u64>>,
     lost: bool,
-    misdirect: Option<i64>,
+    misdirect: Option<u64>,
     flip: Option<u64>,
     drop: bool,
     stall: Option<std::time::Duration>,
@@ -140,7 +145,7 @@ fn kind(f: &mut impl Fields, kind: &mut FaultKind) {
     f.opt("short", &NUMBER, &mut slots.short);
     f.flag_or("full", &NUMBER, &mut slots.full);
     f.flag("lost", &mut slots.lost);
-    f.opt("misdirect", &SIGNED, &mut slots.misdirect);
+    f.opt("misdirect", &NUMBER, &mut slots.misdirect);
     f.opt("flip", &NUMBER, &mut slots.flip);
     f.flag("drop", &mut slots.drop);
     f.opt("stall", &DURATION, &mut slots.stall);

@@ -11,6 +11,7 @@ use super::reader::Reader;
 use super::writer::Writer;
 use super::{hints, limits, random, steps, worlds};
 use crate::scenario::{BrokerSettings, ClockSettings, DiskSettings, NetSettings, Scenario, Seeds, Step};
+use crate::sometimes::State;
 
 /// `7`, or `"0..64"`.
 const SEEDS: Plain<Seeds> = Plain(
@@ -20,7 +21,7 @@ const SEEDS: Plain<Seeds> = Plain(
             let (start, end) = text.split_once("..")?;
             Some(Seeds { start: start.trim().parse().ok()?, end: end.trim().parse().ok()? })
         });
-        let seeds = one.or(range).filter(|seeds| seeds.start < seeds.end);
+        let seeds = one.or(range.filter(|seeds| seeds.start < seeds.end));
         seeds.map_or_else(|| Bad::wanted(r#"a seed, or a range in quotes: "0..64" is 0 to 63"#), Ok)
     },
     |seeds| {
@@ -30,6 +31,18 @@ const SEEDS: Plain<Seeds> = Plain(
             super::kinds::quoted(&format!("{}..{}", seeds.start, seeds.end))
         }
     },
+);
+
+/// A state that a sweep can reach.
+const STATE: Plain<String> = Plain(
+    |v| match v.as_string().filter(|name| State::named(name).is_some()) {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Bad {
+            wanted: "a state that scenarios/README.md lists".to_owned(),
+            options: State::ALL.iter().map(|state| state.name()).collect(),
+        }),
+    },
+    |name| super::kinds::quoted(name),
 );
 
 /// Reads a scenario from the text of a file, or says all that is wrong with it.
@@ -173,7 +186,7 @@ pub fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
             f.arg("a title", &TEXT, &mut scenario.title);
             f.or("seeds", &SEEDS, &mut scenario.seeds, Seeds::default());
         }
-        "sometimes" => f.args("a state that a sweep must reach", &TEXT, &mut scenario.sometimes),
+        "sometimes" => f.args("a state that a sweep must reach", &STATE, &mut scenario.sometimes),
         "broker" => worlds::broker(f, &mut scenario.broker),
         "disk" => worlds::disk(f, &mut scenario.disk),
         "net" => worlds::net(f, &mut scenario.net),

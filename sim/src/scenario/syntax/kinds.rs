@@ -79,8 +79,6 @@ pub const NUMBER: Plain<u64> = Plain(|v| integer(v, 0), u64::to_string);
 pub const NUMBER_32: Plain<u32> = Plain(|v| integer(v, 0), u32::to_string);
 /// A number of at least 1.
 pub const COUNT: Plain<u32> = Plain(|v| integer(v, 1), u32::to_string);
-/// A number that may be below 0.
-pub const SIGNED: Plain<i64> = Plain(|v| integer(v, i128::from(i64::MIN)), i64::to_string);
 /// Bits to flip in a byte.
 pub const BITS: Plain<u8> = Plain(
     |v| match v.as_integer() {

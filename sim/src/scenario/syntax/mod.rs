@@ -14,6 +14,7 @@ mod random;
 mod reader;
 mod requests;
 mod scan;
+pub(super) mod sense;
 mod spellings;
 mod steps;
 mod surgeries;

@@ -7,7 +7,7 @@ use super::kinds::{Bad, COUNT, Choice, DURATION, NAME, NUMBER, NUMBER_32, Plain,
 use super::mistakes::{Mistake, nearest};
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{faults, random, requests, surgeries, worlds};
+use super::{faults, random, requests, sense, surgeries, worlds};
 use crate::scenario::{
     Branch, Check, ClockChange, Consume, CreateTopic, DiskSettings, Expect, Keep, Link, ListPartitions,
     LookUp, NetSettings, Open, Produce, Receive, Send, Start, StartExpect, Step, Verify,
@@ -285,6 +285,12 @@ pub fn read(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Option<Step> {
     let mut reader = Reader::new(node, mistakes);
     fields(&mut reader, &mut step);
     reader.finish();
+    if mistakes.len() == before
+        && let Some((message, help)) = sense::wrong(&step)
+    {
+        let span = node.span();
+        mistakes.push(Mistake { span, message, label: "this line".to_owned(), help: Some(help) });
+    }
     (mistakes.len() == before).then_some(step)
 }
 

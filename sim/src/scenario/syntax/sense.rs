@@ -1,0 +1,146 @@
+//! Lines that can be read, and that no run could make sense of: found before anything runs.
+
+use super::faults::operation_name;
+use crate::scenario::{Fault, FaultKind, Link, Op, Step, Surgery};
+
+/// The host that the broker is on.
+const BROKER: &str = "broker";
+
+/// What is wrong with a step, wherever it stands, and what to do.
+pub fn wrong(step: &Step) -> Option<(String, String)> {
+    match step {
+        Step::Fault(fault) => wrong_fault(fault),
+        Step::Partition(link) | Step::Hold(link) => wrong_link(link),
+        Step::Consume(consume) if consume.partition.is_none() && consume.expect_start.is_some() => Some((
+            "all partitions together have no first offset to expect".to_owned(),
+            "say which: `partition=0`".to_owned(),
+        )),
+        Step::Surgery(surgery) => wrong_surgery(surgery),
+        _ => None,
+    }
+}
+
+/// Which operations can go wrong in this way; all, where none is named. The disk has the same rule.
+fn suitable(kind: FaultKind) -> (&'static str, &'static [Op]) {
+    match kind {
+        FaultKind::Tear { .. } => ("tear", &[Op::Write]),
+        FaultKind::Short { .. } => ("short", &[Op::Read, Op::Write]),
+        FaultKind::Full { .. } => ("full", &[Op::Write]),
+        FaultKind::Lost => ("lost", &[Op::Write, Op::Sync, Op::SyncDir]),
+        FaultKind::Misdirect { .. } => ("misdirect", &[Op::Write]),
+        FaultKind::Flip { .. } => ("flip", &[Op::Read]),
+        FaultKind::Drop => ("drop", &[Op::Sync]),
+        FaultKind::Error { .. }
+        | FaultKind::Stall { .. }
+        | FaultKind::Crash { .. }
+        | FaultKind::PowerLoss { .. } => ("", &[]),
+    }
+}
+
+fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
+    let (name, ops) = suitable(fault.kind);
+    if !ops.is_empty() && !ops.contains(&fault.op) {
+        let names: Vec<String> = ops.iter().map(|op| format!("`{}`", operation_name(*op))).collect();
+        let message = format!("`{name}` cannot happen to `{}`", operation_name(fault.op));
+        return Some((message, format!("`{name}` is for {}", names.join(", "))));
+    }
+    if fault.aim.rate.is_some() && (fault.aim.nth != 1 || fault.aim.times != Some(1)) {
+        let message = "a fault with `rate=` is not counted: each operation is struck with this probability";
+        return Some((message.to_owned(), "remove `nth=` and `times=`, or the `rate=`".to_owned()));
+    }
+    None
+}
+
+fn wrong_link(link: &Link) -> Option<(String, String)> {
+    let (a, b) = (link.a.as_str(), link.b.as_str());
+    let of_broker = (a == BROKER) != (b == BROKER);
+    (!of_broker).then(|| {
+        let message = format!("`{a}` and `{b}` have no link: each client talks to the broker only");
+        (message, "name a client and the broker, as in `partition client broker`".to_owned())
+    })
+}
+
+fn wrong_surgery(surgery: &Surgery) -> Option<(String, String)> {
+    match surgery {
+        Surgery::Rename { file, to } if file == to => Some((
+            "a file cannot be renamed to the name that it has".to_owned(),
+            "say another name after `to=`".to_owned(),
+        )),
+        Surgery::Corrupt { bytes: 0, .. } | Surgery::Zeros { bytes: 0, .. } => {
+            Some(("no byte changes".to_owned(), "say how many after `bytes=`, 1 or more".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scenario::{Aim, Errno, Keep, When, parse};
+    use crate::world::aim::aim;
+
+    const OPS: [Op; 13] = [
+        Op::Any,
+        Op::Open,
+        Op::Create,
+        Op::Read,
+        Op::Write,
+        Op::Truncate,
+        Op::Sync,
+        Op::SyncDir,
+        Op::Rename,
+        Op::Remove,
+        Op::MakeDir,
+        Op::List,
+        Op::Lock,
+    ];
+
+    #[test]
+    fn what_can_be_read_can_be_aimed_and_the_other_way_round() {
+        let kinds = [
+            FaultKind::Error { errno: Errno::EIO, when: When::Before },
+            FaultKind::Tear { bytes: 5 },
+            FaultKind::Short { bytes: 5 },
+            FaultKind::Full { bytes: 5 },
+            FaultKind::Lost,
+            FaultKind::Misdirect { by: 5 },
+            FaultKind::Flip { bit: 5 },
+            FaultKind::Drop,
+            FaultKind::Stall { lasts: Duration::from_secs(1) },
+            FaultKind::Crash { bytes: None },
+            FaultKind::PowerLoss { bytes: None, keep: Keep::Some },
+        ];
+        for kind in kinds {
+            for op in OPS {
+                let fault = Fault { op, pattern: "*".into(), aim: Aim::default(), kind, may_miss: false };
+                let disk = faults::Disk::new(faults::Config::default());
+                let aimed = disk.aim(aim(&fault, Duration::ZERO)).is_ok();
+                assert_eq!(wrong(&Step::Fault(fault)).is_none(), aimed, "{op:?} {kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_without_sense_are_mistakes_that_say_what_to_do() {
+        for (line, words) in [
+            ("fault sync \"*\" short=5", "`short` cannot happen to `sync`; `short` is for `read`, `write`"),
+            ("each fault sync \"*\" short=\"1 | 2\"", "`short` cannot happen to `sync`"),
+            ("fault write \"*\" rate=0.5 times=3 error=EIO", "remove `nth=` and `times=`"),
+            ("fault write \"*\" misdirect=-1", "a whole number, 0 or more"),
+            ("partition client client", "`client` and `client` have no link"),
+            ("partition a b", "`partition client broker`"),
+            ("hold broker broker", "have no link"),
+            ("consume orders expect-start=5", "say which: `partition=0`"),
+            ("rename \"a\" to=\"a\"", "a file cannot be renamed to the name that it has"),
+            ("corrupt \"a\" at=0 bytes=0", "no byte changes"),
+            ("zeros \"a\" bytes=0", "no byte changes"),
+        ] {
+            let found = parse("t.kdl", &format!("scenario \"t\"\n{line}\n")).expect_err(line).lines();
+            assert!(found[0].starts_with("t.kdl:2:") && found[0].contains(words), "{line}: {found:?}");
+        }
+        let mistakes = parse("t.kdl", "scenario \"t\"\nsometimes \"torn tail cot\"\n").expect_err("unknown");
+        assert!(mistakes.lines()[0].contains("did you mean `torn tail cut`?"), "{:?}", mistakes.lines());
+    }
+}
