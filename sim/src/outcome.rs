@@ -68,6 +68,17 @@ impl Failure {
         }
     }
 
+    /// What is told first: a broken promise is one whatever else is wrong with the scenario, and a step that is impossible
+    /// explains why others did not go as expected.
+    fn rank(&self) -> u8 {
+        match self {
+            Failure::Stuck(_) | Failure::Panic(_) => 0,
+            Failure::Broken(_) => 1,
+            Failure::Impossible { .. } => 2,
+            Failure::Unmet { .. } | Failure::Inert { .. } => 3,
+        }
+    }
+
     /// What sort of failure it is.
     pub fn kind(&self) -> String {
         match self {
@@ -81,10 +92,22 @@ impl Failure {
     }
 }
 
+/// What `sim` ends with after several runs that each end with one of these. A failure of the harness outranks everything, since
+/// nothing else means anything then; a broken promise outranks a wrong scenario, since it is one whatever else is wrong.
+pub fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
+    let rank = |code: &u8| match code {
+        0 => 0,
+        2 => 1,
+        1 => 2,
+        code => *code,
+    };
+    codes.into_iter().max_by_key(rank).unwrap_or(0)
+}
+
 /// Whether a panic was raised by the world around the broker, and not in the broker.
 fn is_of_the_harness(words: &str) -> bool {
     let place = words.strip_prefix("panicked at ").unwrap_or(words).lines().next().unwrap_or_default();
-    place.starts_with("sim/src/") || place.contains("/turmoil-")
+    place.starts_with("sim/src/") || place.starts_with("faults/src/") || place.contains("/turmoil-")
 }
 
 impl fmt::Display for Failure {
@@ -163,7 +186,7 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
             let mut failures: Vec<Failure> = executed.panic.into_iter().map(Failure::Panic).collect();
             failures.extend(verdict.broken.into_iter().map(Failure::Broken));
             failures.extend(of_steps(&scenario, &executed.trace));
-            failures.sort_by_key(|failure| !matches!(failure, Failure::Impossible { .. }));
+            failures.sort_by_key(Failure::rank);
             Outcome { scenario, trace: executed.trace, syncs: executed.syncs, failures }
         }
         Err(ExecuteError::Stuck(why)) => Outcome {
@@ -203,4 +226,51 @@ fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
         _ => None,
     };
     trace.entries.iter().filter_map(|entry| failure(&entry.event)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_brokers_or_the_harnesss_by_its_place() {
+        for (place, code) in [
+            ("broker/src/topic.rs:7:1", 1),
+            ("sim/src/world/net.rs:7:1", 4),
+            ("faults/src/state.rs:7:1", 4),
+            ("/root/.cargo/registry/src/index/turmoil-0.7.2/src/net.rs:7:1", 4),
+        ] {
+            assert_eq!(Failure::Panic(format!("panicked at {place}:\nwords")).exit_code(), code, "{place}");
+        }
+    }
+
+    /// A record that was lost is told before what is wrong with the scenario.
+    #[test]
+    fn a_broken_promise_is_told_before_an_impossible_step() {
+        let (text, step): (Arc<str>, u32) = ("crash".into(), 0);
+        let broken = Broken {
+            promise: crate::oracle::Promise::Kept,
+            kind: "lost",
+            what: String::new(),
+            expected: String::new(),
+            found: String::new(),
+            entry: 0,
+            because: Vec::new(),
+        };
+        let impossible = Failure::Impossible { step, line: None, text: text.clone(), why: text.clone() };
+        let inert = Failure::Inert { step, line: None, text, struck: 0, due: 1 };
+        let mut failures = [inert, impossible, Failure::Broken(broken)];
+        failures.sort_by_key(Failure::rank);
+        let codes: Vec<u8> = failures.iter().map(Failure::exit_code).collect();
+        assert_eq!(codes, [1, 2, 1], "{failures:?}");
+    }
+
+    #[test]
+    fn the_worst_of_several_runs_is_what_sim_ends_with() {
+        assert_eq!(worst([]), 0);
+        assert_eq!(worst([0, 2, 0]), 2);
+        assert_eq!(worst([2, 1, 2]), 1);
+        assert_eq!(worst([1, 4, 3]), 4);
+        assert_eq!(worst([3, 1]), 3);
+    }
 }

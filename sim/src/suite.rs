@@ -131,7 +131,7 @@ impl Ran {
     pub fn snapshot(&self, scenario: &Scenario) -> String {
         let mut text = snapshot::render(&self.first);
         let seeds = scenario.seeds;
-        if seeds.end - seeds.start > 1 {
+        if seeds.count() > 1 {
             let how = if self.failed.is_none() { "all hold" } else { "not all hold" };
             text += &format!("seeds {}..{}: {how}\n", seeds.start, seeds.end);
         }

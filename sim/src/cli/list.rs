@@ -43,7 +43,7 @@ impl List {
                         continue;
                     }
                     listed += 1;
-                    let seeds = match scenario.seeds.end - scenario.seeds.start {
+                    let seeds = match scenario.seeds.count() {
                         1 => String::new(),
                         n => format!(" ({n} seeds)"),
                     };

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::find::find;
 use super::number;
 use super::out::say;
-use sim::outcome::Outcome;
+use sim::outcome::{Outcome, worst};
 use sim::place::Place;
 use sim::report;
 use sim::scenario::Seeds;
@@ -106,7 +106,7 @@ impl Run {
         if self.verbose {
             let shown = ran.failed.as_ref().unwrap_or(&ran.first);
             text += &format!("\n\n{}", snapshot::render_facts(shown));
-            if scenario.seeds.end - scenario.seeds.start > 1 {
+            if scenario.seeds.count() > 1 {
                 let (seed, seeds) = (shown.seed(), scenario.seeds);
                 text +=
                     &format!("this is seed {seed} of {}..{}; another: --seed N\n", seeds.start, seeds.end);
@@ -139,7 +139,7 @@ fn progress(len: u64) -> ProgressBar {
 impl Sums {
     fn fail(&mut self, code: u8) {
         self.failed += 1;
-        self.worst = self.worst.max(code);
+        self.worst = worst([self.worst, code]);
     }
 
     fn print(&self, took: Duration) {

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 use super::record::{Failed, Head, Promised, Record};
+use crate::outcome::worst;
 use crate::sometimes::State;
 
 /// What runs add up to.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
     heads: Vec<Head>,
-    /// The hash of each run: the same seed in two shards must have the same one.
-    hashes: BTreeMap<(String, u64), String>,
+    /// Each run by generator and seed: the same one in two shards must have come to the same.
+    known: BTreeMap<String, BTreeMap<u64, Known>>,
     /// Whether no run can come twice, so that none has to be remembered.
     once: bool,
     runs: u64,
@@ -23,6 +25,14 @@ pub struct Sums {
     simulated_ms: u64,
     requests: u64,
     busy_us: u64,
+}
+
+/// What is known of a run.
+#[derive(Clone, Debug)]
+struct Known {
+    hash: String,
+    /// How it failed, where it did.
+    failure: Option<String>,
 }
 
 /// Failures of one kind.
@@ -68,8 +78,21 @@ impl Sums {
 
     /// Whether a run is there already; it must have come to the same then.
     fn is_known(&mut self, record: &Record) -> bool {
-        let key = (record.generator.clone(), record.seed);
-        let Some(hash) = self.hashes.insert(key, record.hash.clone()) else { return false };
+        let kind = record.failure.as_ref().map(|failure| failure.kind.clone());
+        let runs = self.known.entry(record.generator.clone()).or_default();
+        let Some(known) = runs.get_mut(&record.seed) else {
+            runs.insert(record.seed, Known { hash: record.hash.clone(), failure: kind });
+            return false;
+        };
+        let hash = known.hash.clone();
+        // A shard that asked another process too, or had less patience, has found out more.
+        let news = record.failure.as_ref().filter(|_| known.failure != kind);
+        if news.is_some() {
+            known.failure = kind;
+        }
+        if let Some(failure) = news {
+            self.failed(record, failure);
+        }
         if hash != record.hash {
             let text = format!("hash {hash} and hash {}", record.hash);
             self.failed(record, &Failed { kind: "not deterministic".to_owned(), exit_code: 3, text });
@@ -105,17 +128,24 @@ impl Sums {
         self.simulated_ms
     }
 
-    /// Runs that were asked for, and that no shard has brought.
+    /// Runs that were asked for, and that no shard has brought: of each generator, seeds in the ranges of its shards. Of runs
+    /// that are added up as [`Sums::of_one_sweep`] none is remembered, so all are missing.
     pub fn missing(&self) -> u64 {
-        let mut asked: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        let mut asked: BTreeMap<&str, Vec<Range<u64>>> = BTreeMap::new();
         for head in &self.heads {
             for generator in &head.generators {
-                let range = asked.entry(generator.name.as_str()).or_insert((head.start, head.end));
-                *range = (range.0.min(head.start), range.1.max(head.end));
+                asked.entry(generator.name.as_str()).or_default().push(head.start..head.end);
             }
         }
-        let all: u64 = asked.values().map(|(start, end)| end - start).sum();
-        all.saturating_sub(self.runs())
+        let missing = |(generator, ranges): (&str, Vec<Range<u64>>)| -> u64 {
+            let runs = self.known.get(generator);
+            let of = |range: Range<u64>| {
+                let brought = runs.map_or(0, |runs| runs.range(range.clone()).count() as u64);
+                (range.end - range.start).saturating_sub(brought)
+            };
+            apart(ranges).into_iter().map(of).fold(0, u64::saturating_add)
+        };
+        asked.into_iter().map(missing).fold(0, u64::saturating_add)
     }
 
     /// States that a generator promises, and none of its runs reached.
@@ -140,7 +170,7 @@ impl Sums {
 
     /// What `sim` ends with. A verdict about the harness outranks one about the broker: nothing else means anything then.
     pub fn exit_code(&self) -> u8 {
-        self.failures.values().map(|kind| kind.exit_code).max().unwrap_or(0)
+        worst(self.failures.values().map(|kind| kind.exit_code))
     }
 
     /// The states with their counts; those that were never reached last.
@@ -183,6 +213,20 @@ impl Sums {
     }
 }
 
+/// The same numbers in ranges that do not overlap.
+fn apart(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by_key(|range| range.start);
+    let mut apart: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match apart.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => apart.push(range),
+        }
+    }
+    apart
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,12 +244,63 @@ mod tests {
         }
     }
 
+    fn head(generator: &str, start: u64, end: u64) -> Head {
+        let states = vec!["torn tail cut".to_owned(), "damage found".to_owned()];
+        let generators = vec![Promised { name: generator.into(), path: "g.kdl".into(), states }];
+        Head { generators, start, end }
+    }
+
     fn sums() -> Sums {
         let mut sums = Sums::default();
-        let states = vec!["torn tail cut".to_owned(), "damage found".to_owned()];
-        let generators = vec![Promised { name: "g".into(), path: "g.kdl".into(), states }];
-        sums.asked(Head { generators, start: 0, end: 3 });
+        sums.asked(head("g", 0, 3));
         sums
+    }
+
+    fn failing(seed: u64, kind: &str, exit_code: u8) -> Record {
+        let failure = Failed { kind: kind.into(), exit_code, text: String::new() };
+        Record { failure: Some(failure), ..record(seed, "a", &[]) }
+    }
+
+    /// Asked for are the seeds of each generator that are in one of its ranges, and not those between.
+    #[test]
+    fn what_is_missing_is_counted_for_each_generator_and_range() {
+        for (asked, brought, missing) in [
+            (vec![("g", 0, 10), ("g", 100, 110)], vec![("g", 0, 10), ("g", 100, 110)], 0),
+            (vec![("g", 0, 10), ("g", 100, 110)], vec![("g", 0, 10)], 10),
+            (vec![("g", 0, 10), ("g", 5, 15), ("g", 15, 20)], vec![("g", 0, 18)], 2),
+            (vec![("g", 0, 10), ("h", 0, 10)], vec![("g", 0, 20)], 10),
+            (vec![("g", 0, 10)], vec![("h", 0, 10)], 10),
+            (vec![("g", 10, 0)], vec![("g", 0, 1)], 0),
+            (vec![("g", 0, u64::MAX), ("h", 0, u64::MAX)], vec![("g", 0, 1)], u64::MAX),
+        ] {
+            let mut sums = Sums::default();
+            asked.iter().for_each(|(generator, start, end)| sums.asked(head(generator, *start, *end)));
+            for (generator, start, end) in brought {
+                for seed in start..end {
+                    sums.add(&Record { generator: generator.into(), ..record(seed, "a", &[]) });
+                }
+            }
+            assert_eq!(sums.missing(), missing, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_counts_whichever_shard_comes_first() {
+        let ok = record(0, "a", &[]);
+        let failed = failing(0, "P2 (lost)", 1);
+        for order in [[&ok, &failed], [&failed, &ok], [&failed, &failed]] {
+            let mut sums = sums();
+            order.into_iter().for_each(|record| sums.add(record));
+            assert_eq!((sums.runs(), sums.failures(), sums.exit_code()), (1, 1, 1));
+        }
+    }
+
+    #[test]
+    fn a_wrong_scenario_hides_no_broken_promise() {
+        let mut sums = sums();
+        sums.add(&failing(0, "impossible step", 2));
+        sums.add(&failing(1, "P2 (lost)", 1));
+        assert_eq!(sums.exit_code(), 1);
     }
 
     #[test]
