@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sim::explore::{Bounds, Run, explore};
+use sim::patience::{PATIENCE, watch};
 use sim::report::{self, SIM};
 use sim::scenario::Scenario;
 use sim::suite::{self, ScenarioFile};
@@ -49,7 +50,14 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
     if let Some(seed) = chosen {
         scenario.seeds = sim::scenario::Seeds::one(seed);
     }
+    let patience = PATIENCE.saturating_mul(u32::try_from(scenario.seeds.count()).unwrap_or(u32::MAX));
+    let name = file.name.clone();
+    let watch = watch(patience, move || {
+        eprintln!("{name} has not come to its end after {} s", patience.as_secs());
+        std::process::exit(4);
+    });
     let ran = suite::run_seeds(&scenario);
+    drop(watch);
     if let Some(seed) = chosen {
         println!("{} seed {seed}  hash {:016x}", file.name, ran.first.trace.hash());
     }

@@ -35,6 +35,7 @@ pub mod executor;
 pub mod explore;
 pub mod oracle;
 pub mod outcome;
+pub mod patience;
 pub mod place;
 pub mod report;
 pub mod scenario;

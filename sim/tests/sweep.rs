@@ -121,6 +121,74 @@ fn what_was_promised_and_never_reached_is_an_error() {
     assert_eq!(place.sim(&["sweep", "a.kdl", "--seeds", "0..2"]).0, 2);
 }
 
+/// What was found before a run that does not end is kept: its lines, and a verdict on the rest.
+#[test]
+fn a_run_that_takes_too_long_loses_no_other() {
+    let place = Place::new();
+    place.file("a.kdl", RIGHT);
+    place.file("b.kdl", "scenario \"long\"\ntopic orders\nadvance \"59m\"\n");
+    let args =
+        ["sweep", "a.kdl", "b.kdl", "--seeds", "0..3", "--jobs", "1", "--patience", "1s", "--out", "a.jsonl"];
+    let (code, text) = place.sim(&args);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("seed 0 of b.kdl has not come to its end after"), "{text}");
+    assert_eq!(place.read("a.jsonl").lines().count(), 2, "the head and the one run that came to its end");
+    let (code, text) = place.sim(&["merge", "a.jsonl"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("5 runs that were asked for are in none of the files"), "{text}");
+
+    for command in [vec!["run", "b.kdl"], vec!["shrink", "b.kdl"]] {
+        let (code, text) = place.sim(&[&command[..], &["--patience", "0s"]].concat());
+        assert_eq!(code, 4, "{text}");
+        assert!(text.contains("has not come to its end after 0 s"), "{text}");
+    }
+}
+
+/// What a shard that was killed has written, and what no shard can have written.
+#[test]
+fn a_file_that_is_cut_off_is_added_up_as_far_as_it_goes() {
+    let place = Place::new();
+    place.file("right.kdl", RIGHT);
+    let (code, text) =
+        place.sim(&["sweep", "right.kdl", "--seeds", "0..3", "--jobs", "1", "--out", "a.jsonl"]);
+    assert_eq!(code, 0, "{text}");
+    let whole = place.read("a.jsonl");
+    place.file("cut.jsonl", &whole[..whole.len() - 20]);
+    let (code, text) = place.sim(&["merge", "cut.jsonl"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("line 4 is cut off") && text.contains("\n1 runs that were asked for"), "{text}");
+    place.file("bad.jsonl", &whole.replace("\"start\":0,\"end\":3", "\"start\":3,\"end\":0"));
+    let (code, text) = place.sim(&["merge", "bad.jsonl"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("bad.jsonl: line 1: seeds 3 to 0 are no range"), "{text}");
+}
+
+/// The last of all numbers has none after it.
+#[test]
+fn the_last_of_all_seeds_is_that_seed() {
+    let place = Place::new();
+    place.file("right.kdl", &RIGHT.replace("topic", "net latency=\"1ms..9ms\"\ntopic"));
+    let last = u64::MAX.to_string();
+    let (code, text) = place.sim(&["run", "right.kdl", "--seed", &last, "-v"]);
+    assert_eq!(code, 0, "{text}");
+    place.file("wrong.kdl", WRONG);
+    let (_, text) = place.sim(&["run", "wrong.kdl", "--seed", &last]);
+    assert!(text.contains(&format!("FAILED  wrong with seed {last}")), "{text}");
+    let (code, text) = place.sim(&["sweep", "right.kdl", "--seeds", &last]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("`sim run --seed` runs it"), "{text}");
+}
+
+#[test]
+fn more_jobs_than_any_machine_has_cores_for_are_refused() {
+    let place = Place::new();
+    for jobs in ["1000000", "1000000000000"] {
+        let (code, text) = place.sim(&["sweep", "right.kdl", "--jobs", jobs]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("at most 1024 at the same time"), "{text}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn another_process_that_comes_to_something_else_is_found_out() {

@@ -48,12 +48,24 @@ impl Merge {
 }
 
 fn add(file: &Path, sums: &mut Sums) -> Result<(), String> {
-    let lines = BufReader::new(File::open(file).map_err(|e| e.to_string())?).lines();
-    for (number, line) in lines.enumerate() {
-        let line = line.map_err(|e| e.to_string())?;
-        match serde_json::from_str(&line).map_err(|e| format!("line {}: {e}", number + 1))? {
-            Line::Sweep(head) => sums.asked(head),
-            Line::Run(record) => sums.add(&record),
+    let mut lines = BufReader::new(File::open(file).map_err(|e| e.to_string())?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if lines.read_until(b'\n', &mut line).map_err(|e| e.to_string())? == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(Line::Sweep(head)) if head.end < head.start => {
+                return Err(format!("line {number}: seeds {} to {} are no range", head.start, head.end));
+            }
+            Ok(Line::Sweep(head)) => sums.asked(head),
+            Ok(Line::Run(record)) => sums.add(&record),
+            // A shard that was killed may leave half a line; its run is one of the missing ones.
+            Err(_) if !line.ends_with(b"\n") => {
+                complain!("{}: line {number} is cut off, and left out", file.display());
+            }
+            Err(e) => return Err(format!("line {number}: {e}")),
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use out::complain;
 use sim::place::Place;
@@ -39,6 +40,21 @@ fn load(path: &Path) -> Result<Scenario, ExitCode> {
         }
         ExitCode::from(2)
     })
+}
+
+/// A time in whole seconds, minutes or hours, of an option.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let number = number.parse::<u64>().ok().filter(|_| seconds > 0);
+    let time = number.and_then(|n| n.checked_mul(seconds)).map(Duration::from_secs);
+    time.ok_or_else(|| "expected a time: 90s, 10m, 2h".to_owned())
 }
 
 /// Whether the broker syncs where a person wants it not to; where it does not, that has been said.

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::find::find;
-use super::number;
 use super::out::{complain, say, say_on};
+use super::{duration, number};
 use sim::report::{self, SIM};
 use sim::scenario::syntax::print;
-use sim::sometimes::State;
 use sim::sweep::record::{Head, Line, Record};
 use sim::sweep::sums::Sums;
 use sim::sweep::{End, Generator, Plan, Ran, sweep};
@@ -34,7 +33,7 @@ pub struct Sweep {
     #[arg(long, default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
     /// Runs at the same time [default: one per core].
-    #[arg(long, short, visible_alias = "threads", value_parser = number::<usize>)]
+    #[arg(long, short, visible_alias = "threads", value_parser = jobs)]
     jobs: Option<usize>,
     /// Start no run after this time: 90s, 10m, 2h.
     #[arg(long, value_parser = duration)]
@@ -89,10 +88,6 @@ impl Sweep {
         let mut generators = Vec::new();
         for file in find(&self.scenarios)? {
             let scenario = super::load(&file.path)?;
-            if let Some(stranger) = scenario.sometimes.iter().find(|name| State::named(name).is_none()) {
-                complain!("{}: `sometimes` names an unknown state {stranger:?}", file.path.display());
-                return Err(ExitCode::from(2));
-            }
             generators.push(Generator { path: file.path, name: file.name, scenario });
         }
         let itself = std::env::current_exe().ok();
@@ -212,8 +207,19 @@ pub fn verdict(sums: &Sums, allow_unreached: bool) -> u8 {
     code
 }
 
+/// So many runs at the same time are more than any machine has cores for.
+const JOBS_MAX: usize = 1024;
+
+fn jobs(text: &str) -> Result<usize, String> {
+    let jobs = number(text)?;
+    if jobs <= JOBS_MAX { Ok(jobs) } else { Err(format!("at most {JOBS_MAX} at the same time")) }
+}
+
 fn seeds(text: &str) -> Result<Range<u64>, String> {
     let range = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    if text.parse() == Ok(u64::MAX) {
+        return Err("a sweep ends before the last of all numbers; `sim run --seed` runs it".to_owned());
+    }
     let one = || text.parse().ok().map(|seed: u64| seed..seed.saturating_add(1));
     let range =
         range.or_else(one).ok_or_else(|| "expected a seed, or a range: 0..1000 is 0 to 999".to_owned())?;
@@ -224,18 +230,4 @@ fn shard(text: &str) -> Result<(u64, u64), String> {
     let pair: Option<(u64, u64)> =
         text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
     pair.filter(|(i, n)| i < n).ok_or_else(|| "expected a shard, counted from 0: 0/4 to 3/4".to_owned())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "s" | "" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => 0,
-    };
-    let number = number.parse::<u64>().ok().filter(|_| seconds > 0);
-    let time = number.and_then(|n| n.checked_mul(seconds)).map(Duration::from_secs);
-    time.ok_or_else(|| "expected a time: 90s, 10m, 2h".to_owned())
 }

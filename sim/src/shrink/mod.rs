@@ -16,9 +16,11 @@ mod steps;
 mod values;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use self::same::signature;
 use crate::outcome::{Failure, Outcome, run};
+use crate::patience::within;
 use crate::scenario::{Scenario, Seeds};
 
 pub use steps::count;
@@ -26,12 +28,28 @@ pub use steps::count;
 /// So many seeds are tried beside the one that failed: the smallest one reads best.
 const SEEDS: u64 = 4;
 
-/// Why there is nothing to shrink.
+/// Why a scenario was not made smaller.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing fails with seed {seed}, so there is nothing to shrink")]
-pub struct NothingFails {
-    /// The seed.
-    pub seed: u64,
+pub enum NotShrunk {
+    /// There is no failure to keep.
+    #[error("nothing fails with seed {seed}, so there is nothing to shrink")]
+    NothingFails {
+        /// The seed.
+        seed: u64,
+    },
+    /// A run of the scenario, or of a smaller one, does not come to its end. Its thread cannot be stopped, so no more are tried.
+    #[error("a run of {steps} steps has not come to its end after {} s, so no more are tried", .patience.as_secs())]
+    Hangs {
+        /// How many steps it has.
+        steps: usize,
+        /// How long it was waited for.
+        patience: Duration,
+        /// The scenario that hangs.
+        scenario: Box<Scenario>,
+    },
+    /// The system has no thread left.
+    #[error("a run cannot be started: {0}")]
+    NoThread(#[from] std::io::Error),
 }
 
 /// What a failing scenario was made into.
@@ -51,14 +69,16 @@ pub struct Shrunk {
     pub tries: u64,
 }
 
-/// Makes a failing scenario as small as it gets; `progress` sees each candidate's number, and the steps that are left.
+/// Makes a failing scenario as small as it gets, where no run takes longer than `patience`; `progress` sees each candidate's
+/// number, and the steps that are left.
 pub fn shrink(
     scenario: &Scenario,
     seed: u64,
+    patience: Duration,
     mut progress: impl FnMut(u64, usize),
-) -> Result<Shrunk, NothingFails> {
-    let outcome = run(scenario, seed);
-    let Some(first) = outcome.failures.first() else { return Err(NothingFails { seed }) };
+) -> Result<Shrunk, NotShrunk> {
+    let outcome = run_within(scenario, seed, patience)?;
+    let Some(first) = outcome.failures.first() else { return Err(NotShrunk::NothingFails { seed }) };
     let kind = first.kind();
     let target = signature(first);
     // Beside a broken promise, expectations may be missed in any way.
@@ -67,12 +87,24 @@ pub fn shrink(
     let mut best = outcome.scenario.clone();
     best.sometimes.clear();
     let before = count(&best);
-    let mut search = Search { target, exact, allowed, best, tries: 0, progress: &mut progress };
+    let hangs = None;
+    let mut search =
+        Search { target, exact, allowed, best, tries: 0, patience, hangs, progress: &mut progress };
     while search.round() {}
-    let Search { best, tries, .. } = search;
+    let Search { best, tries, hangs, .. } = search;
+    if let Some(hangs) = hangs {
+        return Err(hangs);
+    }
     let scenario = titled(best, &kind, scenario, seed);
-    let outcome = run(&scenario, scenario.seeds.start);
+    let outcome = run_within(&scenario, scenario.seeds.start, patience)?;
     Ok(Shrunk { after: count(&scenario), scenario, outcome, kind, before, tries })
+}
+
+fn run_within(scenario: &Scenario, seed: u64, patience: Duration) -> Result<Outcome, NotShrunk> {
+    let candidate = scenario.clone();
+    let ran = within(patience, move || run(&candidate, seed))?;
+    let seeded = || Scenario { seeds: Seeds::one(seed), ..scenario.clone() };
+    ran.ok_or_else(|| NotShrunk::Hangs { steps: count(scenario), patience, scenario: Box::new(seeded()) })
 }
 
 /// What a failure is, where it stands beside the one that is looked for.
@@ -88,6 +120,9 @@ struct Search<'a> {
     allowed: BTreeSet<String>,
     best: Scenario,
     tries: u64,
+    patience: Duration,
+    /// What ended the search before its time.
+    hangs: Option<NotShrunk>,
     progress: &'a mut dyn FnMut(u64, usize),
 }
 
@@ -104,11 +139,17 @@ impl Search<'_> {
 
     /// Takes a candidate that fails in the same way.
     fn attempt(&mut self, candidate: Scenario) -> bool {
-        if candidate == self.best {
+        if candidate == self.best || self.hangs.is_some() {
             return false;
         }
         self.tries += 1;
-        let outcome = run(&candidate, candidate.seeds.start);
+        let outcome = match run_within(&candidate, candidate.seeds.start, self.patience) {
+            Ok(outcome) => outcome,
+            Err(hangs) => {
+                self.hangs = Some(hangs);
+                return false;
+            }
+        };
         let same = outcome.failures.iter().any(|failure| signature(failure) == self.target)
             && outcome.failures.iter().all(|f| self.allowed.contains(&besides(f, self.exact)));
         if same {
@@ -188,6 +229,7 @@ fn titled(mut scenario: Scenario, kind: &str, from: &Scenario, seed: u64) -> Sce
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patience::PATIENCE;
     use crate::scenario::syntax::parse;
 
     /// An expectation that cannot be met, between steps that have nothing to do with it.
@@ -212,7 +254,7 @@ mod tests {
     #[test]
     fn what_has_nothing_to_do_with_the_failure_goes() {
         let scenario = parse("wrong.kdl", WRONG).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 9, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 9, PATIENCE, |_, _| ()).expect("it fails");
         assert_eq!(shrunk.kind, "unmet expectation");
         assert_eq!(shrunk.after, 2, "{}", crate::scenario::syntax::print(&shrunk.scenario));
         assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
@@ -234,7 +276,7 @@ mod tests {
             consume orders expect-count=1
         "#;
         let scenario = parse("cut.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         let [Failure::Unmet { expected, found, .. }] = &shrunk.outcome.failures[..] else {
             panic!("{:?}\n{printed}", shrunk.outcome.failures)
@@ -248,7 +290,7 @@ mod tests {
     fn no_expectation_is_made_up() {
         let text = "scenario \"wrong\"\ntopic orders\nproduce orders expect=any expect-offset=7\n";
         let scenario = parse("wrong.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         assert!(printed.contains("expect=any"), "{printed}");
     }
@@ -256,6 +298,18 @@ mod tests {
     #[test]
     fn a_scenario_that_holds_is_left_alone() {
         let scenario = parse("right.kdl", "scenario \"nothing\"\ntopic orders\n").expect("it is a scenario");
-        assert!(shrink(&scenario, 0, |_, _| ()).is_err());
+        assert!(shrink(&scenario, 0, PATIENCE, |_, _| ()).is_err());
+    }
+
+    #[test]
+    fn a_run_that_does_not_end_ends_the_search_and_is_named() {
+        let text = "scenario \"long\"\ntopic orders\nadvance \"30m\"\nproduce orders expect=refused\n";
+        let scenario = parse("long.kdl", text).expect("it is a scenario");
+        let Err(NotShrunk::Hangs { steps, scenario: named, .. }) =
+            shrink(&scenario, 3, Duration::from_millis(1), |_, _| ())
+        else {
+            panic!("a million ticks take longer")
+        };
+        assert_eq!((steps, named.seeds), (3, Seeds::one(3)));
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::again::{Difference, Other};
@@ -49,20 +49,24 @@ pub struct Plan {
 impl Plan {
     /// How many runs that is.
     pub fn runs(&self) -> u64 {
-        self.seeds_of_shard().count() as u64 * self.generators.len() as u64
+        let first = self.first().filter(|first| *first < self.seeds.end);
+        let seeds = first.map_or(0, |first| (self.seeds.end - 1 - first) / self.shard.1 + 1);
+        seeds.saturating_mul(self.generators.len() as u64)
     }
 
-    fn seeds_of_shard(&self) -> impl Iterator<Item = u64> + '_ {
+    /// The first seed of this shard, where one is a number.
+    fn first(&self) -> Option<u64> {
         let (shard, of) = self.shard;
-        self.seeds.clone().filter(move |seed| seed % of == shard)
+        let before = self.seeds.start % of;
+        let ahead = if before <= shard { shard - before } else { of - (before - shard) };
+        self.seeds.start.checked_add(ahead)
     }
 
     /// The nth run: all generators take a seed before any takes the next.
     fn nth(&self, n: u64) -> (usize, u64) {
         let count = self.generators.len() as u64;
-        let (shard, of) = self.shard;
-        let first = self.seeds.start + (shard + of - self.seeds.start % of) % of;
-        (usize::try_from(n % count).unwrap_or(0), first + n / count * of)
+        let first = self.first().unwrap_or(self.seeds.start);
+        (usize::try_from(n % count).unwrap_or(0), first + n / count * self.shard.1)
     }
 }
 
@@ -102,9 +106,9 @@ pub enum End {
     Harness(String),
 }
 
-/// What the threads share.
-struct Shared<'a> {
-    plan: &'a Plan,
+/// What the threads share. They are not waited for where one of them hangs, so it is theirs.
+struct Shared {
+    plan: Plan,
     next: AtomicU64,
     stop: AtomicBool,
     /// What each thread is at, and since when.
@@ -120,58 +124,77 @@ enum Told {
 /// How often the one who waits looks at the clock.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Runs them all; `each` sees each result as it comes, and `None` now and then in between.
-#[allow(clippy::disallowed_methods)] // the budget is real time; no run sees it
-pub fn sweep(plan: &Plan, mut each: impl FnMut(Option<Ran>)) -> End {
-    let began = Instant::now();
-    let shared = Shared {
-        plan,
+/// Runs them all; `each` sees each result as it comes, and `None` now and then in between. A thread that hangs cannot be
+/// stopped: it is left behind, and ends with the process.
+pub fn sweep(plan: &Plan, each: impl FnMut(Option<Ran>)) -> End {
+    let shared = Arc::new(Shared {
+        plan: plan.clone(),
         next: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         at: (0..plan.jobs).map(|_| Mutex::default()).collect(),
-    };
-    let mut end = End::Done;
-    std::thread::scope(|scope| {
-        let (tell, told) = mpsc::sync_channel(1024);
-        for job in 0..plan.jobs {
-            let (shared, tell) = (&shared, tell.clone());
-            scope.spawn(move || shared.work(job, &tell));
+    });
+    let (tell, told) = mpsc::sync_channel(1024);
+    let mut threads = Vec::new();
+    let mut unstarted = None;
+    for job in 0..plan.jobs {
+        let (mine, tell) = (shared.clone(), tell.clone());
+        match std::thread::Builder::new().spawn(move || mine.work(job, &tell)) {
+            Ok(thread) => threads.push(thread),
+            Err(e) => {
+                shared.stop.store(true, Ordering::Relaxed);
+                let jobs = plan.jobs;
+                unstarted = Some(format!("thread {} of {jobs} does not start: {e}; lower `--jobs`", job + 1));
+                break;
+            }
         }
-        drop(tell);
+    }
+    drop(tell);
+    let end = match shared.wait(&told, each) {
+        Ok(end) => end,
+        Err(stuck) => return End::Harness(stuck),
+    };
+    for thread in threads {
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    unstarted.map_or(end, End::Harness)
+}
+
+impl Shared {
+    /// Hears all that the threads tell; an error where one of them hangs.
+    #[allow(clippy::disallowed_methods)] // budget and patience are real time; no run sees them
+    fn wait(&self, told: &mpsc::Receiver<Told>, mut each: impl FnMut(Option<Ran>)) -> Result<End, String> {
+        let (began, mut looked) = (Instant::now(), Instant::now());
+        let mut end = End::Done;
         loop {
             match told.recv_timeout(TICK) {
                 Ok(Told::Ran(ran)) => {
                     let failed = ran.failed.is_some() || ran.differs.is_some();
-                    if failed && !plan.keep_going {
+                    if failed && !self.plan.keep_going {
                         end = End::Failed;
-                        shared.stop.store(true, Ordering::Relaxed);
+                        self.stop.store(true, Ordering::Relaxed);
                     }
                     each(Some(*ran));
                 }
                 Ok(Told::Broken(why)) => {
                     end = End::Harness(why);
-                    shared.stop.store(true, Ordering::Relaxed);
+                    self.stop.store(true, Ordering::Relaxed);
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    each(None);
-                    if let Some(stuck) = shared.stuck() {
-                        // A thread that hangs cannot be stopped, and a scope waits for its threads.
-                        eprintln!("{stuck}");
-                        std::process::exit(4);
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => each(None),
+                Err(RecvTimeoutError::Disconnected) => return Ok(end),
             }
-            let over = plan.budget.is_some_and(|budget| began.elapsed() >= budget);
-            if over && !shared.stop.swap(true, Ordering::Relaxed) {
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                self.stuck().map_or(Ok(()), Err)?;
+            }
+            let over = self.plan.budget.is_some_and(|budget| began.elapsed() >= budget);
+            if over && !self.stop.swap(true, Ordering::Relaxed) {
                 end = End::Budget;
             }
         }
-    });
-    end
-}
+    }
 
-impl Shared<'_> {
     /// Takes one run after the other, until there is none or somebody says stop.
     fn work(&self, job: usize, tell: &mpsc::SyncSender<Told>) {
         let runs = self.plan.runs();
@@ -277,5 +300,22 @@ mod tests {
         all.sort_unstable();
         let whole: Vec<(usize, u64)> = (0..2).flat_map(|g| (5..25).map(move |seed| (g, seed))).collect();
         assert_eq!(all, whole);
+    }
+
+    /// Whoever gives a budget asks for more seeds than anybody could run.
+    #[test]
+    fn runs_are_counted_and_not_tried_out() {
+        for (seeds, shard, runs) in [
+            (0..1_000_000_000_000, (0, 1), 2_000_000_000_000),
+            (0..10, (2, 3), 6),
+            (0..10, (0, 3), 8),
+            (7..8, (0, 3), 0),
+            (0..u64::MAX, (1, 2), u64::MAX - 1),
+            (0..u64::MAX, (0, 1), u64::MAX),
+            (u64::MAX - 2..u64::MAX, (7, 1 << 40), 0),
+            (0..5, (u64::MAX - 1, u64::MAX), 0),
+        ] {
+            assert_eq!(plan(seeds.clone(), shard).runs(), runs, "{seeds:?} {shard:?}");
+        }
     }
 }

@@ -1,0 +1,68 @@
+//! A run that never yields cannot be stopped from within its thread. Whoever waits for runs therefore gives each a time, real time
+//! that no run sees, and says what to do when it is over.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How long a run may take, where nobody says otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Something that is being waited for; dropped when it has come to its end.
+#[derive(Debug)]
+pub struct Watch {
+    _running: Sender<()>,
+}
+
+/// Does `late` after this time, on a thread of its own, unless what is given back is dropped before. Where the system has no
+/// thread for it, nobody watches.
+pub fn watch(patience: Duration, late: impl FnOnce() + Send + 'static) -> Watch {
+    let (running, ended) = channel();
+    let wait = move || {
+        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            late();
+        }
+    };
+    let _ = std::thread::Builder::new().name("patience".to_owned()).spawn(wait);
+    Watch { _running: running }
+}
+
+/// Runs it on a thread of its own; `None` where it has not come to its end after this time. The thread then goes on, and ends
+/// with the process.
+pub fn within<T: Send + 'static>(
+    patience: Duration,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<Option<T>> {
+    let (tell, told) = channel();
+    let thread = std::thread::Builder::new().spawn(move || _ = tell.send(run()))?;
+    match told.recv_timeout(patience) {
+        Ok(value) => Ok(Some(value)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => Ok(None),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_late_is_told() {
+        let (tell, told) = channel();
+        let second = tell.clone();
+        let in_time = watch(Duration::from_secs(60), move || _ = tell.send("in time"));
+        let late = watch(Duration::from_millis(1), move || _ = second.send("late"));
+        assert_eq!(told.recv(), Ok("late"));
+        drop((in_time, late));
+        assert!(told.recv().is_err(), "whoever was in time tells nothing");
+    }
+
+    #[test]
+    fn what_takes_too_long_is_left_behind() {
+        assert_eq!(within(Duration::from_secs(60), || 7).ok(), Some(Some(7)));
+        let (_keep, never) = channel::<()>();
+        assert_eq!(within(Duration::from_millis(1), move || never.recv()).ok(), Some(None));
+    }
+}
