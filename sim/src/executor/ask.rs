@@ -103,7 +103,7 @@ fn refused(code: Code, message: String) -> Answer {
 /// Whether the broker itself has said that the outcome is unknown; otherwise no answer has come. A client tells programs no
 /// difference, and people the broker's sentence.
 pub(super) fn says_unknown(answer: &Answer) -> bool {
-    let sentence = Error::OutcomeUnknown { partition: String::new(), reason: String::new() }.to_string();
+    let sentence = Error::OutcomeUnknown { what: String::new(), reason: String::new() }.to_string();
     let ending = sentence.trim_start_matches([':', ' ']);
     matches!(answer, Answer::Lost { why, .. } if why.ends_with(ending))
 }
