@@ -54,7 +54,31 @@ impl Routing {
         id: RecordId,
     ) {
         let produced = &model.produced[&id.call];
-        if produced.partition.is_some() {
+        let count = model.topics.get(topic).map(|t| t.partitions.len());
+        if count.is_some_and(|count| partition as usize >= count) {
+            let expected = format!("one of the partitions 0 to {}", count.unwrap_or(0).saturating_sub(1));
+            let found = format!("partition {partition}");
+            f.broke(
+                Promise::Routed,
+                "no such partition",
+                topic.as_ref(),
+                (expected, found),
+                &model.entries_of(id),
+            );
+            return;
+        }
+        if let Some(chosen) = produced.partition {
+            if chosen != partition {
+                let expected = format!("partition {chosen}, which its client chose");
+                let found = format!("partition {partition}");
+                f.broke(
+                    Promise::Routed,
+                    "wrong partition",
+                    topic.as_ref(),
+                    (expected, found),
+                    &model.entries_of(id),
+                );
+            }
             return;
         }
         let Some(key) = produced.records[id.index].key.clone() else {
@@ -76,7 +100,7 @@ impl Routing {
         let Some(count) = model.topics.get(topic).map(|t| t.partitions.len()) else { return };
         let (turns, unclear) = self.turns.entry(topic.clone()).or_default();
         turns.resize(count, 0);
-        turns[partition as usize] += 1;
+        turns.get_mut(partition as usize).into_iter().for_each(|turns| *turns += 1);
         let (most, least) = (turns.iter().max().copied(), turns.iter().min().copied());
         let (most, least) = (most.unwrap_or(0), least.unwrap_or(0));
         // What is still under way may belong to those that seem to have had fewer.

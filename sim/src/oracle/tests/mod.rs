@@ -6,6 +6,7 @@ mod dense;
 mod idempotent;
 mod kept;
 mod refused_absent;
+mod routed;
 
 use std::sync::Arc;
 
