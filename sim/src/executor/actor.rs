@@ -16,7 +16,7 @@ use super::raw::RawConnections;
 use super::stage::{Job, Stage};
 use super::{files, look, requests, say, surgery};
 use crate::scenario::{Expect, Start, StartExpect, Step};
-use crate::trace::{Answer, Event, Request};
+use crate::trace::{Answer, Event, Request, World};
 use crate::world::clock::WorldClock;
 use crate::world::host::State;
 use crate::world::net::WorldConnector;
@@ -93,6 +93,7 @@ impl Actor {
             | Step::Offsets(_) => requests::one(self, node).await,
             Step::Pipeline(_) => requests::pipeline(self, node).await,
             Step::Open(_) | Step::Send(_) | Step::Receive(_) | Step::HalfClose | Step::Close => {
+                self.stage.tell(World::Raw);
                 super::raw::step(self, node).await;
             }
             Step::Fault(fault) => match self.stage.aim(id, &node.text, fault) {
@@ -231,14 +232,21 @@ impl Actor {
     async fn net(&mut self, change: &crate::scenario::NetSettings) {
         if let Some(errors) = change.accept_errors {
             self.stage.host.accept_errors.store(errors.into(), std::sync::atomic::Ordering::Relaxed);
+            self.stage.tell(World::AcceptErrors(errors.into()));
         }
         if change.timeout.is_some() {
             self.stage.net.borrow_mut().timeout = change.timeout;
+            self.stage.tell_pace();
             self.client = connect(&self.stage, &self.connector);
         }
         let (latency, rate) = (change.latency, change.fail_rate);
-        if rate.is_some() {
+        if let Some(rate) = rate {
             self.stage.sever();
+            self.stage.tell(World::Flaky(rate.millionths > 0));
+        }
+        if latency.is_some() {
+            self.stage.net.borrow_mut().latency = latency;
+            self.stage.tell_pace();
         }
         let clients = self.stage.clients.clone();
         self.stage
@@ -273,6 +281,8 @@ impl Actor {
         let (a, b) = (link.a.clone(), link.b.clone());
         let client = if a == broker { b.clone() } else { a.clone() };
         let times = self.stage.relink(&client);
+        let ends: (Arc<str>, Arc<str>) = (a.as_str().into(), b.as_str().into());
+        self.stage.tell(World::Cut(ends.0.clone(), ends.1.clone()));
         match (hold, link.one_way) {
             (true, _) => turmoil::hold(a.as_str(), b.as_str()),
             (false, true) => turmoil::partition_oneway(a.as_str(), b.as_str()),
@@ -282,7 +292,9 @@ impl Actor {
             let stage = self.stage.clone();
             tokio::task::spawn_local(async move {
                 sleep(lasts).await;
-                stage.heal_if_still(&client, times);
+                if stage.heal_if_still(&client, times) {
+                    stage.tell(World::Mended(ends.0, ends.1));
+                }
             });
         }
     }
@@ -358,9 +370,8 @@ pub(super) fn fits(expect: Expect, answer: &Answer) -> bool {
         (Expect::Refused, answer) => matches!(answer, Answer::Refused { .. }),
         (Expect::Unknown, answer) => matches!(answer, Answer::Lost { .. }),
         (Expect::Code(wanted), Answer::Refused { code, .. }) => *code == wanted,
-        (Expect::Code(wanted), Answer::Lost { .. }) => {
-            wanted.leaves_outcome_unknown() && ask::says_unknown(answer)
-        }
+        // The broker has said so; a request that is merely lost has no code.
+        (Expect::Code(wanted), Answer::Lost { told, .. }) => *told && wanted.leaves_outcome_unknown(),
         (Expect::Code(_), _) => false,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::client::{self, Client, Connection, Fetch, Options, Outcome};
-use broker::error::{Code, Error};
+use broker::error::Code;
 use broker::record::NewRecord;
 use broker::settings::TopicSettings;
 use broker::units::{Offset, Timestamp};
@@ -22,11 +22,16 @@ pub(super) fn address() -> String {
     format!("{}:{PORT}", crate::world::BROKER)
 }
 
+/// How long a client waits for an answer.
+pub(super) fn timeout_of(given: Option<Duration>) -> Duration {
+    given.unwrap_or(Duration::from_secs(2))
+}
+
 /// How long a client waits: short, since simulated time is what a run costs.
 pub(super) fn options(timeout: Option<Duration>) -> Options {
     Options {
         connect_timeout: Duration::from_millis(500),
-        request_timeout: timeout.unwrap_or(Duration::from_secs(2)),
+        request_timeout: timeout_of(timeout),
         backoff_min: Duration::from_millis(2),
         backoff_max: Duration::from_millis(50),
         ..Options::default()
@@ -85,8 +90,15 @@ fn answer<T>(outcome: Outcome<T>, done: impl FnOnce(T) -> Answer) -> Answer {
     match outcome {
         Outcome::Acknowledged(value) => done(value),
         Outcome::Refused(refusal) => refused(refusal.code, refusal.message),
-        Outcome::Unknown(why) => Answer::Lost { why, sent: true },
+        Outcome::Unknown(why) => lost(why),
     }
+}
+
+/// No answer, or one that says that nobody knows.
+fn lost(why: String) -> Answer {
+    // Of the client's reasons, these two are its own.
+    let told = !["no answer from ", "the connection to "].iter().any(|own| why.starts_with(own));
+    Answer::Lost { why: with_relative_paths(&why), sent: true, told }
 }
 
 /// An error, with the offset that a CORRUPT names in its sentence.
@@ -95,24 +107,16 @@ fn refused(code: Code, message: String) -> Answer {
     let digits = named.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
     let offset = digits.and_then(|d| d.parse().ok()).filter(|_| code == Code::Corrupt);
     if code == Code::OutcomeUnknown {
-        return Answer::Lost { why: with_relative_paths(&message), sent: true };
+        return Answer::Lost { why: with_relative_paths(&message), sent: true, told: true };
     }
     Answer::Refused { code, message: with_relative_paths(&message), offset }
-}
-
-/// Whether the broker itself has said that the outcome is unknown; otherwise no answer has come. A client tells programs no
-/// difference, and people the broker's sentence.
-pub(super) fn says_unknown(answer: &Answer) -> bool {
-    let sentence = Error::OutcomeUnknown { what: String::new(), reason: String::new() }.to_string();
-    let ending = sentence.trim_start_matches([':', ' ']);
-    matches!(answer, Answer::Lost { why, .. } if why.ends_with(ending))
 }
 
 fn produced(outcomes: Vec<Outcome<client::Placed>>) -> Answer {
     let all_same = outcomes.windows(2).all(|w| w[0] == w[1]);
     match outcomes.first() {
         Some(Outcome::Refused(refusal)) if all_same => refused(refusal.code, refusal.message.clone()),
-        Some(Outcome::Unknown(why)) if all_same => Answer::Lost { why: why.clone(), sent: true },
+        Some(Outcome::Unknown(why)) if all_same => lost(why.clone()),
         _ => Answer::Produced(outcomes.into_iter().map(placed).collect()),
     }
 }
@@ -195,7 +199,9 @@ pub(super) fn read(request: &Request, response: proto::Response) -> Answer {
     let kind = match Outcome::of(response) {
         Outcome::Acknowledged(kind) => kind,
         Outcome::Refused(refusal) => return refused(refusal.code, refusal.message),
-        Outcome::Unknown(why) => return Answer::Lost { why, sent: true },
+        Outcome::Unknown(why) => {
+            return Answer::Lost { why: with_relative_paths(&why), sent: true, told: true };
+        }
     };
     match (request, kind) {
         (Request::Produce { records, .. }, response::Kind::Produce(p)) => appended(records.len(), p),
@@ -215,7 +221,7 @@ pub(super) fn read(request: &Request, response: proto::Response) -> Answer {
             Answer::Partitions(each.map(|p| (p.number, p.log_start_offset, p.log_end_offset)).collect())
         }
         (_, response::Kind::CreateTopic(_) | response::Kind::DeleteTopic(_)) => Answer::Done,
-        _ => Answer::Lost { why: "the answer is not one to the request".into(), sent: true },
+        _ => Answer::Lost { why: "the answer is not one to the request".into(), sent: true, told: false },
     }
 }
 
@@ -236,13 +242,15 @@ fn appended(records: usize, response: proto::ProduceResponse) -> Answer {
     let placed: Option<Vec<Placed>> =
         (0..records).map(|i| one(response.partitions.get(i).copied())).collect();
     let Some(placed) = placed else {
-        return Answer::Lost { why: "the answer does not fit the records".into(), sent: true };
+        return Answer::Lost { why: "the answer does not fit the records".into(), sent: true, told: false };
     };
     let same = placed.windows(2).all(|w| w[0] == w[1]);
     let message = response.appends.iter().find_map(|a| a.error.as_ref()).map(|e| e.message.clone());
     match placed.first() {
         Some(Placed::Refused(code)) if same => refused(*code, message.unwrap_or_default()),
-        Some(Placed::Unknown) if same => Answer::Lost { why: message.unwrap_or_default(), sent: true },
+        Some(Placed::Unknown) if same => {
+            Answer::Lost { why: message.unwrap_or_default(), sent: true, told: true }
+        }
         _ => Answer::Produced(placed),
     }
 }

@@ -44,7 +44,7 @@ use stage::{Job, Stage};
 
 use crate::place::Place;
 use crate::scenario::{BrokerSettings, Capacity, Profile, Scenario};
-use crate::trace::{Millis, Recorder, Trace};
+use crate::trace::{Millis, Recorder, Trace, World};
 use crate::world::BROKER;
 use crate::world::clock::EPOCH_MS;
 use crate::world::host::{Host, State};
@@ -141,8 +141,13 @@ fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Res
     clients.insert(0, CLIENT.to_owned());
     let stage = Rc::new(Stage::new(host.clone(), clients, scenario.net.clone()));
     stage.set_disk(&scenario.disk);
+    stage.tell_pace();
     if scenario.net.fail_rate.is_some() {
         stage.sever();
+        stage.tell(World::Flaky(true));
+    }
+    if let Some(errors) = scenario.net.accept_errors {
+        stage.tell(World::AcceptErrors(errors.into()));
     }
     let ended = Rc::new(Cell::new(false));
     // Clients before the broker: what they send in a tick, it answers in the same one.

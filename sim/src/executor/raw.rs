@@ -114,7 +114,7 @@ fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
     let (topic, partition) = (ask::name(&produce.topic), produce.partition);
     stage.races.wrote(&topic, Expect::Unknown);
     let id = stage.call(&actor.name, Request::Produce { topic, partition, records }, false);
-    let answer = Answer::Lost { why: "sent raw".into(), sent: true };
+    let answer = Answer::Lost { why: "sent raw".into(), sent: true, told: false };
     stage.recorder.add(Event::Answer { id, answer });
 }
 

@@ -131,7 +131,7 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
     let ids: Vec<_> = requests.iter().map(call).collect();
     let options = ask::options(stage.net.borrow().timeout);
     let limit = options.request_timeout;
-    let lost = |why: String, sent| Answer::Lost { why, sent };
+    let lost = |why: String, sent| Answer::Lost { why, sent, told: false };
     let mut connection = pipe.connect(&options).await;
     if let Ok(connection) = &mut connection {
         requests.iter().for_each(|request| ask::send(connection, request));
@@ -140,7 +140,7 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
     let mut answers = Vec::new();
     for (id, request) in ids.into_iter().zip(requests) {
         let answer = match (&broken, &mut connection) {
-            (None, Ok(connection)) => match timeout(limit, connection.receive()).await {
+            (None, Ok(connection)) => match timeout(limit + wait(request), connection.receive()).await {
                 Ok(Ok(response)) => ask::read(request, response),
                 Ok(Err(e)) => lost(e.to_string(), true),
                 Err(_) => lost(format!("no answer within {limit:?}"), true),
@@ -149,7 +149,7 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
             (None, Err(why)) => lost(why.clone(), false),
         };
         // After an answer that did not come, the next ones cannot be told apart.
-        if matches!(&answer, Answer::Lost { .. }) && broken.is_none() && !ask::says_unknown(&answer) {
+        if matches!(&answer, Answer::Lost { told: false, .. }) && broken.is_none() {
             broken = Some(answer.clone());
         }
         remember(stage, request, &answer);
@@ -161,6 +161,14 @@ pub(super) async fn back_to_back(stage: &Stage, pipe: &mut Pipe, requests: &[Req
     }
     let crash = (stage.crashes() != crashes).then(|| stage.last_crash().to_string());
     answers.into_iter().map(|answer| (answer, crash.clone())).collect()
+}
+
+/// How long the broker may wait before it answers, since it was asked to.
+fn wait(request: &Request) -> Duration {
+    match request {
+        Request::Consume { wait_ms, .. } => Duration::from_millis((*wait_ms).into()),
+        _ => Duration::ZERO,
+    }
 }
 
 /// What a step asks, but for reads.
@@ -311,7 +319,7 @@ fn why(stage: &Stage, answer: &Answer, said: &str) -> String {
         Answer::Refused { code: Code::Unavailable, message, .. } => {
             down().unwrap_or_else(|| format!("{said}: {message}"))
         }
-        Answer::Lost { why, sent: false } => down().unwrap_or_else(|| format!("{said}: {why}")),
+        Answer::Lost { why, sent: false, .. } => down().unwrap_or_else(|| format!("{said}: {why}")),
         Answer::Refused { message, .. } => format!("{said}: {message}"),
         Answer::Lost { why, .. } => format!("{said}: {why}"),
         _ => said.to_owned(),

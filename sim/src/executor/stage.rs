@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::ask;
 use super::plan::Node;
 use super::races::Races;
 use crate::scenario::{self as s, DiskSettings, NetSettings};
-use crate::trace::{CallId, CrashKind, Event, Recorder};
+use crate::trace::{CallId, CrashKind, Event, Pace, Recorder, World};
 use crate::world::host::{Host, State};
 use crate::world::{BROKER, aim, observe};
 
@@ -274,6 +275,27 @@ impl Stage {
         if let Some(span) = change.sync_latency {
             self.host.stalls.set_sync_latency(span.min, span.max);
         }
+        if change.latency.is_some() || change.sync_latency.is_some() {
+            self.tell_pace();
+        }
+    }
+
+    /// Writes down how long things take from here on.
+    pub(super) fn tell_pace(&self) {
+        let millis = |d: Duration| u64::try_from(d.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+        let net = self.net.borrow();
+        let pace = Pace {
+            timeout: millis(ask::timeout_of(net.timeout)),
+            message: net.latency.map_or(0, |span| millis(span.max)),
+            disk: millis(self.host.stalls.longest()),
+            sync: millis(self.host.stalls.longest_sync()),
+        };
+        self.tell(World::Pace(pace));
+    }
+
+    /// Writes down what has changed in the world.
+    pub(super) fn tell(&self, change: World) {
+        self.recorder.add(Event::World(change));
     }
 
     /// All links work again.
@@ -282,6 +304,7 @@ impl Stage {
             self.relink(client);
             turmoil::release(client.as_str(), BROKER);
         }
+        self.tell(World::Whole);
     }
 
     /// Something becomes of a client's link: gives the number of times that something has.
@@ -292,11 +315,13 @@ impl Stage {
         *times
     }
 
-    /// Heals a client's link, unless something else has become of it since.
-    pub(super) fn heal_if_still(&self, client: &str, times: u64) {
-        if self.links.borrow().get(client) == Some(&times) {
+    /// Heals a client's link, unless something else has become of it since. Says whether it did.
+    pub(super) fn heal_if_still(&self, client: &str, times: u64) -> bool {
+        let still = self.links.borrow().get(client) == Some(&times);
+        if still {
             turmoil::release(client, BROKER);
         }
+        still
     }
 
     /// A link was cut, or may have been.

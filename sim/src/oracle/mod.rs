@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
 //! | `alike`, `rows`, `turns` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
+//! | `way`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
 //! | [`decode`] | the formats, read independently of the broker |
 
 mod alike;
+mod answered;
 pub mod decode;
 pub mod look;
 pub mod model;
@@ -31,6 +33,7 @@ mod rows;
 mod tests;
 mod turns;
 pub mod walk;
+mod way;
 
 use std::fmt;
 

@@ -104,6 +104,8 @@ pub struct Partition {
     pub index_unbuilt: bool,
     /// Something other than a full disk has failed here since the last start: a fence is legal.
     pub may_fence: bool,
+    /// Something has failed here since the last start, or there was no room: an error of the disk has a cause.
+    pub failed: bool,
     /// A cut of its log has failed: a request that was to be taken back may have left its beginning.
     pub cut_failed: bool,
     /// Records that the scenario itself has written into the log.
@@ -136,6 +138,8 @@ pub struct Topic {
     pub uncertain: bool,
     /// It may have been deleted, and a topic of its name made since: how many partitions, and whether its records may go.
     pub successor: Option<(u32, bool)>,
+    /// Which entry of the trace made it known: another topic of its name has another one.
+    pub born: usize,
     /// Which records have this content.
     pub by_content: FnvHashMap<Content, Vec<RecordId>>,
 }
@@ -179,10 +183,10 @@ impl Partition {
 }
 
 impl Topic {
-    /// A topic with this many empty partitions.
-    pub fn new(partitions: u32, retention: bool, uncertain: bool) -> Self {
+    /// A topic with this many empty partitions, known since this entry of the trace.
+    pub fn new(born: usize, partitions: u32, retention: bool, uncertain: bool) -> Self {
         let partitions = vec![Partition::default(); partitions as usize];
-        Self { partitions, retention, uncertain, successor: None, by_content: FnvHashMap::default() }
+        Self { partitions, retention, uncertain, successor: None, born, by_content: FnvHashMap::default() }
     }
 }
 

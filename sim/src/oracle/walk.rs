@@ -6,10 +6,12 @@ pub(super) mod files;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::answered::Asked;
 use super::look::{Look, PartitionLook, name};
 use super::model::{Model, Topic};
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
+use super::way::Way;
 use super::{
     Findings, Verdict, p01_dense, p02_kept, p03_never_wrong, p04_refused_absent, p07_time, p08_idempotent,
     p09_damage, p12_bounded,
@@ -55,6 +57,17 @@ pub(crate) struct Walk {
     read_only: bool,
     /// Whether a client has sent bytes of its own making: what they ask for, nobody has looked at.
     raw: bool,
+    way: Way,
+    /// Disk operations that have failed, so far.
+    errors: u64,
+    /// What it was when the broker was started.
+    errors_before_start: u64,
+    /// Whether the disk has ever lied.
+    lies: bool,
+    /// Topics that somebody is deleting.
+    leaving: Vec<Arc<str>>,
+    /// How often somebody has asked for a topic to be made.
+    creations: u64,
 }
 
 /// A call without its answer.
@@ -64,13 +77,15 @@ struct Open {
     request: Request,
     at: Millis,
     struck: u64,
+    asked: Asked,
 }
 
 impl Walk {
     /// The lights go out: whoever waits for an answer gets none.
     pub(crate) fn lights_out(&mut self, at: Millis) {
+        self.way.changed();
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
-            let answer = Answer::Lost { why: "power loss".into(), sent: true };
+            let answer = Answer::Lost { why: "power loss".into(), sent: true, told: false };
             self.answer(id, &answer, at);
         }
         self.look = None;
@@ -127,8 +142,9 @@ impl Walk {
 
     /// The process is gone, and the machine runs on.
     pub(crate) fn killed(&mut self, at: Millis) {
+        self.way.changed();
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
-            let answer = Answer::Lost { why: "crash".into(), sent: true };
+            let answer = Answer::Lost { why: "crash".into(), sent: true, told: false };
             self.answer(id, &answer, at);
         }
         self.look = None;
@@ -164,12 +180,15 @@ impl Walk {
             Event::Disk(op) => self.disk(op),
             Event::Fault { path, damages, .. } => {
                 self.struck += 1;
+                self.way.changed();
+                self.lies |= *damages;
                 if *damages {
                     self.lied(path.as_deref());
                 }
             }
             Event::Starting(starting) => self.starting(starting),
             Event::Started { clean, partitions, .. } => {
+                self.way.started();
                 self.model.down_since = None;
                 self.after_a_stop(*clean, partitions);
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
@@ -195,14 +214,18 @@ impl Walk {
                     self.looked(&look);
                 }
             }
-            Event::Healed => self.liveness.healed(),
+            Event::World(change) => self.way.world(change),
+            Event::Healed => {
+                self.way.healed();
+                self.liveness.healed();
+            }
             Event::Network { connections_max, connections_left } => {
                 p12_bounded::connections(f, self.connections_max, *connections_max, *connections_left);
             }
             Event::NotStarted { error } => self.liveness.not_started(f, error),
             Event::Ended => self.liveness.ended(f, &self.model),
             Event::Unmet { .. } | Event::Inert { .. } | Event::Impossible { .. } => {} // failures of their own kind
-            Event::Step { .. } | Event::Said { .. } | Event::Surgery { .. } | Event::World { .. } => {}
+            Event::Step { .. } | Event::Said { .. } | Event::Surgery { .. } => {}
         }
     }
 
@@ -234,6 +257,8 @@ impl Walk {
     }
 
     fn starting(&mut self, starting: &Starting) {
+        self.way.starting(starting);
+        self.errors_before_start = self.errors;
         let model = &mut self.model;
         let same = self.connections_max == 0 || model.index_interval == Some(starting.index_interval);
         model.index_interval = same.then_some(starting.index_interval);
@@ -249,7 +274,7 @@ impl Walk {
         for topic in model.topics.values_mut() {
             topic.retention |= starting.retention;
             for known in &mut topic.partitions {
-                (known.may_fence, known.index_behind) = (false, false);
+                (known.may_fence, known.failed, known.index_behind) = (false, false, false);
                 (known.index_cramped, known.index_unbuilt) = (false, false);
             }
         }
@@ -257,6 +282,7 @@ impl Walk {
     }
 
     fn crash(&mut self, kind: CrashKind, now: Millis) {
+        self.way.down(now);
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {
             // An index that a full disk kept from being written may be missing; a start mends it.
@@ -323,7 +349,8 @@ impl Walk {
             known.successor = None;
             let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
             if is_new {
-                self.model.topics.insert(name.clone(), Topic::new(partitions, retention, false));
+                let born = self.findings.entry;
+                self.model.topics.insert(name.clone(), Topic::new(born, partitions, retention, false));
                 self.routing.forget(&name);
             }
         }

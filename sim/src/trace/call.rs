@@ -161,5 +161,7 @@ pub enum Answer {
         why: String,
         /// Whether the request can have reached the broker at all.
         sent: bool,
+        /// Whether the broker itself has answered, that nobody knows.
+        told: bool,
     },
 }

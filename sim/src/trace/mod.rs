@@ -12,10 +12,12 @@
 mod call;
 mod hash;
 pub mod print;
+mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
+pub use world::{Pace, World};
 
 /// Simulated milliseconds since the run began.
 pub type Millis = u64;
@@ -78,6 +80,8 @@ pub struct Starting {
     pub retention: bool,
     /// The most connections.
     pub connections_max: u64,
+    /// How long a connection may be silent, or take for a request or an answer, whichever is shortest.
+    pub silence_max_ms: Millis,
     /// The longest that a sync takes, with all that may delay it.
     pub sync_slack_ms: Millis,
     /// Whether the disk's syncs may be lies.
@@ -248,11 +252,8 @@ pub enum Event {
         /// What the other way left.
         other: Arc<Image>,
     },
-    /// Something happened to the network or to the wall clock.
-    World {
-        /// What.
-        text: Arc<str>,
-    },
+    /// Something about the world changes that stands between clients and the broker.
+    World(World),
     /// The oracle's questions begin: what comes until they end is one consistent look at the broker.
     LookBegins,
     /// They end.

@@ -91,7 +91,7 @@ fn words(event: &Event) -> (&str, String) {
         }
         Event::NotStarted { error } => ("broker", format!("does not start: {error}")),
         Event::Again { how, .. } => ("oracle", format!("recovered a copy of the disk {}", again(*how))),
-        Event::World { text } => ("world", text.to_string()),
+        Event::World(world) => ("world", world.to_string()),
         Event::LookBegins => ("oracle", "looks".into()),
         Event::LookEnds { complete } => {
             ("oracle", if *complete { "has looked" } else { "could not look" }.into())

@@ -27,6 +27,7 @@ use super::work::WorldWork;
 use crate::scenario::BrokerSettings;
 use crate::trace::{
     Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Starting,
+    World as Change,
 };
 
 /// What the broker's process is doing.
@@ -132,6 +133,7 @@ impl Host {
     /// Asks the broker to stop cleanly.
     pub fn ask_to_stop(&self) {
         self.stopping.set(true);
+        self.recorder.add(Event::World(Change::Stopping));
         self.phases.set(Phase::Stop);
         self.stop.borrow().cancel();
     }
@@ -270,7 +272,7 @@ impl Host {
     }
 
     fn starting(&self, settings: &BrokerSettings) -> Starting {
-        let log = log_settings(settings);
+        let (log, limits) = (log_settings(settings), limits(settings));
         let millis = |d: std::time::Duration| Millis::try_from(d.as_millis()).unwrap_or(Millis::MAX);
         Starting {
             durability: match log.durability {
@@ -280,7 +282,8 @@ impl Host {
             },
             index_interval: log.index_interval,
             retention: log.retention_bytes.is_some() || log.retention_age.is_some(),
-            connections_max: limits(settings).connections as u64,
+            connections_max: limits.connections as u64,
+            silence_max_ms: millis(limits.idle.min(limits.frame_time).min(limits.write_time)),
             sync_slack_ms: SLACK_MS + millis(self.stalls.longest_sync()),
             lying: self.disk.config().profile == faults::Profile::Lying,
         }

@@ -89,6 +89,11 @@ impl Stalls {
         self.lock().sync.set(min, max);
     }
 
+    /// The longest that a read or write takes, without faults.
+    pub fn longest(&self) -> Duration {
+        self.lock().each.longest()
+    }
+
     /// The longest that a sync takes, without faults.
     pub fn longest_sync(&self) -> Duration {
         self.lock().sync.longest()

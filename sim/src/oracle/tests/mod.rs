@@ -1,6 +1,7 @@
 //! The oracle judged: short stories, told as traces without a world, with what it must say of each. A broker that is right tells
 //! none of the bad ones, so no scenario can show that they would be noticed.
 
+mod answered;
 mod damage;
 mod dense;
 mod idempotent;
@@ -15,8 +16,8 @@ use bytes::Bytes;
 
 use super::{decode, judge};
 use crate::trace::{
-    Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Image, ImageFile, Mode, Moment, Placed, Recovered,
-    Request, Seen, Sent, Starting, Trace,
+    Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Image, ImageFile, Mode, Moment, Pace, Placed,
+    Recovered, Request, Seen, Sent, Starting, Trace, World,
 };
 
 /// A trace in the making, of one topic `orders`. A record is one letter: its value; a key comes before it where there is one.
@@ -24,16 +25,32 @@ struct Story {
     trace: Trace,
     mode: Mode,
     calls: u32,
+    /// How much later all is than by its place in the story.
+    later: u64,
 }
 
 impl Story {
-    /// A broker that has started for the first time.
+    /// A broker that has started for the first time, on a network that may lose an answer.
     fn new(mode: Mode) -> Self {
         Self::with_partitions(mode, 1)
     }
 
     fn with_partitions(mode: Mode, partitions: u32) -> Self {
-        let mut story = Self { trace: Trace::default(), mode, calls: 0 };
+        Self::begins(mode, partitions, true)
+    }
+
+    /// The same, with nothing in the way of an answer.
+    fn quiet(mode: Mode, partitions: u32) -> Self {
+        Self::begins(mode, partitions, false)
+    }
+
+    fn begins(mode: Mode, partitions: u32, flaky: bool) -> Self {
+        let mut story = Self { trace: Trace::default(), mode, calls: 0, later: 0 };
+        let pace = Pace { timeout: 2000, ..Pace::default() };
+        story.add(Event::World(World::Pace(pace)));
+        if flaky {
+            story.add(Event::World(World::Flaky(true)));
+        }
         story.start();
         story.creates(partitions);
         story
@@ -48,8 +65,13 @@ impl Story {
     }
 
     fn add(&mut self, event: Event) {
-        let at = self.trace.entries.len() as u64;
+        let at = self.trace.entries.len() as u64 + self.later;
         self.trace.entries.push(Entry { at, event });
+    }
+
+    /// Time goes by.
+    fn later(&mut self, ms: u64) {
+        self.later += ms;
     }
 
     fn start(&mut self) {
@@ -62,7 +84,8 @@ impl Story {
             durability: self.mode,
             index_interval: 1,
             retention: false,
-            connections_max: 10,
+            connections_max: 100,
+            silence_max_ms: 30_000,
             sync_slack_ms: 0,
             lying: false,
         }));
@@ -140,12 +163,12 @@ impl Story {
     }
 
     fn lost(&mut self, id: CallId) {
-        self.answer(id, Answer::Lost { why: "timeout".into(), sent: true });
+        self.answer(id, Answer::Lost { why: "timeout".into(), sent: true, told: false });
     }
 
     fn refused(&mut self, letters: &str) {
         let id = self.asks(letters);
-        self.answer(id, Answer::Refused { code: Code::StorageFull, message: String::new(), offset: None });
+        self.answer(id, Answer::Refused { code: Code::RecordTooLarge, message: String::new(), offset: None });
     }
 
     /// The same, stored from this offset on.
@@ -194,10 +217,10 @@ impl Story {
         self.answer(id, Answer::Refused { code, message: String::new(), offset: Some(offset) });
     }
 
-    /// Somebody reads one record of a partition.
+    /// Somebody reads one record of a partition, of many.
     fn reads(&mut self, partition: u32, offset: u64, letter: char) {
         let id = self.consume(partition, offset);
-        self.fetched(id, offset, letter, offset + 1);
+        self.fetched(id, offset, letter, 100);
     }
 
     fn consume(&mut self, partition: u32, from: u64) -> CallId {

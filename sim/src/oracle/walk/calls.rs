@@ -5,10 +5,25 @@ use std::sync::Arc;
 use broker::error::Code;
 
 use super::{Open, Walk};
+use crate::oracle::answered::{Grounds, Said};
 use crate::oracle::look::name;
 use crate::oracle::model::{Fate, Produced, RecordId, Topic};
 use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
 use crate::trace::{Answer, CallId, Millis, Placed, Request, Sent};
+
+/// What an answer is judged by; the findings stay free.
+macro_rules! grounds {
+    ($walk:expr) => {
+        Grounds {
+            model: &$walk.model,
+            way: &$walk.way,
+            errors: ($walk.errors, $walk.errors_before_start),
+            leaving: &$walk.leaving,
+            creations: $walk.creations,
+            lies: $walk.lies,
+        }
+    };
+}
 
 impl Walk {
     pub(super) fn call(&mut self, id: CallId, client: &Arc<str>, request: &Request, at: Millis) {
@@ -35,16 +50,39 @@ impl Walk {
             }
             self.model.produced.insert(id, produced);
         }
-        if let Request::CreateTopic { topic, .. } = request {
-            self.model.deleted.remove(topic);
+        match request {
+            Request::CreateTopic { topic, .. } => {
+                self.model.deleted.remove(topic);
+                self.creations += 1;
+            }
+            Request::DeleteTopic { topic } => self.leaving.push(topic.clone()),
+            _ => {}
         }
-        let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck };
+        let waits = matches!(request, Request::Consume { wait_ms: 1.., .. });
+        let behind = waits && self.calls.values().any(|open| open.client == *client);
+        let asked = grounds!(self).asked(client, request, at, behind);
+        let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck, asked };
         self.calls.insert(id, open);
+    }
+
+    /// Whether an answer says what it must: a look judges for itself what it was told.
+    fn judge(&mut self, open: &Open, answer: &Answer, now: Millis) {
+        let (asked, request) = (&open.asked, &open.request);
+        let (grounds, said) = (grounds!(self), Said { asked, request, answer, now });
+        if !grounds.unanswered(&mut self.findings, said) && self.look.is_none() {
+            grounds.answered(&mut self.findings, said);
+        }
+        self.way.answered(&open.client, answer, open.asked.way);
     }
 
     pub(super) fn answer(&mut self, id: CallId, answer: &Answer, now: Millis) {
         let Some(open) = self.calls.remove(&id) else { return };
         let disturbed = open.struck != self.struck;
+        self.judge(&open, answer, now);
+        if let Request::DeleteTopic { topic } = &open.request {
+            let at = self.leaving.iter().position(|leaving| leaving == topic);
+            at.into_iter().for_each(|at| drop(self.leaving.remove(at)));
+        }
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
@@ -90,7 +128,8 @@ impl Walk {
             self.routing.forget(topic);
         }
         let Some(known) = self.model.topics.get_mut(topic) else {
-            self.model.topics.insert(topic.clone(), Topic::new(partitions, retention, uncertain));
+            let born = self.findings.entry;
+            self.model.topics.insert(topic.clone(), Topic::new(born, partitions, retention, uncertain));
             return;
         };
         known.successor = (uncertain && known.uncertain).then_some((partitions, retention));
@@ -165,7 +204,7 @@ impl Walk {
         let Some((partitions, retention)) = known.successor.take() else { return };
         known.uncertain = false;
         if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
-            *known = Topic::new(partitions, retention, false);
+            *known = Topic::new(self.findings.entry, partitions, retention, false);
             self.routing.forget(topic);
         }
     }

@@ -15,6 +15,12 @@ use crate::trace::{DiskOp, Image, Moment};
 impl Walk {
     pub(super) fn disk(&mut self, op: &DiskOp) {
         self.struck += u64::from(op.fault.is_some());
+        if op.fault.is_some() && op.result.is_ok() {
+            self.way.changed(); // it may have taken its time
+        }
+        let fails = op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        self.errors += u64::from(fails);
+        self.lies |= op.lies;
         self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
         self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
         self.taken_back |= matches!(op.op, "rename" | "remove") && &*op.path == "clean";
@@ -25,6 +31,7 @@ impl Walk {
             // A failing directory above them concerns all.
             for known in self.model.topics.values_mut().flat_map(|t| &mut t.partitions) {
                 known.may_fence |= failing;
+                known.failed |= fails;
                 known.disturbed |= failing;
             }
             return;
@@ -34,6 +41,7 @@ impl Walk {
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             known.disturbed = true;
+            known.failed |= fails;
         }
         let is_log = file.ends_with(".log");
         if op.op == "open" && is_log && op.result.is_ok() {
@@ -99,6 +107,7 @@ impl Walk {
             Moment::Untouched => self.untouched = Some(image.clone()),
             Moment::Touched => {
                 (self.closed, self.trouble) = (false, true);
+                self.way.changed();
                 if let Some(before) = self.untouched.take() {
                     self.touched(&before, image);
                 }

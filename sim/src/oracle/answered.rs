@@ -1,0 +1,407 @@
+//! Answers that had to be others: none at all, an error without a cause, or less than what was promised when it was asked for.
+//!
+//! | where nothing is in the way | promise |
+//! | --- | --- |
+//! | a request is answered | P11 |
+//! | who waits for a record is told of it when it is there | P11 |
+//! | an error of the disk has its cause in the disk, and a stop was asked for | P11 |
+//! | what was promised when a read was asked for is not out of range, nor missing from the answer | P2 |
+//! | an end is not before what was promised when it was asked for, a start not behind it | P2 |
+//! | a topic that was there all the time is known, and listed with all of its partitions | P2 |
+//! | a topic that was gone all the time is not listed | P4 |
+//!
+//! What was promised is written down when the request is made: [`Asked`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use broker::error::Code;
+
+use super::look::{name, show};
+use super::model::{Model, Partition, Slot};
+use super::p10_routed::partition_of;
+use super::way::{Before, Way};
+use super::{Findings, Promise};
+use crate::trace::{Answer, At, Millis, Placed, Request};
+
+/// How much longer than a request may take somebody may wait who is to be woken.
+const WAKING_MS: Millis = 50;
+
+/// What was true when a request was made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) way: Before,
+    /// When.
+    pub(super) at: Millis,
+    /// How many disk operations had failed.
+    errors: u64,
+    /// The topics that were certainly there, and are asked about.
+    topics: Vec<Topic>,
+    /// The topics that were certainly gone, and how often one had been asked for.
+    gone: BTreeSet<Arc<str>>,
+    creations: u64,
+    /// Whether the record that is asked for was promised.
+    promised: bool,
+    /// Whether the same client was waiting for something else, which is answered first.
+    behind: bool,
+}
+
+/// A topic as it was when a request was made.
+#[derive(Clone, Debug)]
+struct Topic {
+    name: Arc<str>,
+    born: usize,
+    /// Of each partition, the offset after the last record that was promised.
+    ends: Vec<u64>,
+}
+
+/// A request and what came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said<'a> {
+    pub(super) asked: &'a Asked,
+    pub(super) request: &'a Request,
+    pub(super) answer: &'a Answer,
+    pub(super) now: Millis,
+}
+
+/// What a promise is judged by, besides the model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grounds<'a> {
+    pub(super) model: &'a Model,
+    pub(super) way: &'a Way,
+    /// How many disk operations have failed by now; and by the last start.
+    pub(super) errors: (u64, u64),
+    /// Topics that somebody is deleting.
+    pub(super) leaving: &'a [Arc<str>],
+    /// How often somebody has asked for a topic to be made.
+    pub(super) creations: u64,
+    /// Whether the disk has ever lied.
+    pub(super) lies: bool,
+}
+
+/// Whether a record has to be there as long as its partition is in order.
+fn is_promised(slot: &Slot) -> bool {
+    !(slot.at_risk || slot.damaged || slot.doubtful)
+}
+
+/// Whether nothing explains that records are missing.
+fn is_in_order(known: &Partition) -> bool {
+    !(known.hurt || known.fenced || known.at_odds())
+}
+
+fn end_of(known: &Partition) -> u64 {
+    let last = known.slots.iter().rev().find(|(_, slot)| is_promised(slot));
+    last.filter(|_| is_in_order(known)).map_or(0, |(offset, _)| offset + 1)
+}
+
+fn topic_of(request: &Request) -> Option<&Arc<str>> {
+    match request {
+        Request::Produce { topic, .. }
+        | Request::Consume { topic, .. }
+        | Request::Offsets { topic, .. }
+        | Request::ListPartitions { topic } => Some(topic),
+        _ => None,
+    }
+}
+
+impl Grounds<'_> {
+    /// What is true now of what this request asks about.
+    pub(super) fn asked(&self, client: &Arc<str>, request: &Request, now: Millis, behind: bool) -> Asked {
+        let mut asked = Asked {
+            way: self.way.before(client, now),
+            at: now,
+            errors: self.errors.0,
+            creations: self.creations,
+            behind,
+            ..Asked::default()
+        };
+        match request {
+            Request::ListTopics => {
+                asked.topics.extend(self.model.topics.keys().filter_map(|topic| self.there(topic)));
+                asked.gone = self.model.deleted.clone();
+            }
+            request => asked.topics.extend(topic_of(request).and_then(|topic| self.there(topic))),
+        }
+        if let Request::Consume { topic, partition, from, .. } = request {
+            let known = self.model.partition(topic, *partition).filter(|known| is_in_order(known));
+            asked.promised = known.and_then(|known| known.slots.get(from)).is_some_and(is_promised);
+        }
+        asked
+    }
+
+    /// A topic that is certainly there.
+    fn there(&self, topic: &Arc<str>) -> Option<Topic> {
+        let known = self.model.topics.get(topic)?;
+        let certain = !known.uncertain && known.successor.is_none() && !self.leaving.contains(topic);
+        let ends = || known.partitions.iter().map(end_of).collect();
+        certain.then(|| Topic { name: topic.clone(), born: known.born, ends: ends() })
+    }
+
+    /// Whether it is the same topic still, and certainly there.
+    fn is_still_there(&self, topic: &Topic) -> bool {
+        self.there(&topic.name).is_some_and(|now| now.born == topic.born)
+    }
+
+    /// Whether no answer has come.
+    pub(super) fn unanswered(&self, f: &mut Findings, said: Said<'_>) -> bool {
+        let unanswered = matches!(
+            said.answer,
+            Answer::Lost { told: false, .. } | Answer::Refused { code: Code::Unavailable, .. }
+        );
+        if unanswered && self.way.is_quiet(said.asked.way) {
+            let expected = ("an answer: the broker serves, and nothing is in the way", in_words(said.answer));
+            f.broke(Promise::Live, "no answer", subject(said.request), expected, &[]);
+        }
+        unanswered
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&self, f: &mut Findings, said: Said<'_>) {
+        let Said { asked, request, answer, .. } = said;
+        if !self.way.is_unchanged(asked.way) || self.model.lying || self.lies {
+            return;
+        }
+        self.refused(f, request, answer);
+        if self.errors.0 != asked.errors {
+            return;
+        }
+        match asked.topics.first().filter(|topic| self.is_still_there(topic)) {
+            _ if *request == Request::ListTopics => self.topics(f, asked, answer),
+            Some(topic) => self.kept(f, topic, said),
+            None => {}
+        }
+    }
+
+    /// An error of the disk needs a disk that has failed.
+    fn refused(&self, f: &mut Findings, request: &Request, answer: &Answer) {
+        let codes: Vec<Code> = match answer {
+            Answer::Refused { code, .. } => vec![*code],
+            Answer::Lost { told: true, .. } => vec![Code::OutcomeUnknown],
+            Answer::Produced(placed) => placed.iter().filter_map(refusal).collect(),
+            _ => return,
+        };
+        let of_disk = |code: &&Code| {
+            matches!(
+                code,
+                Code::StorageFailed | Code::StorageFull | Code::Fenced | Code::Corrupt | Code::OutcomeUnknown
+            )
+        };
+        if codes.contains(&Code::ShuttingDown) {
+            let said = ("no word of a stop: nobody has asked for one", in_words(answer));
+            return f.broke(Promise::Live, "refused for nothing", subject(request), said, &[]);
+        }
+        let Some(code) = codes.iter().find(of_disk) else { return };
+        let partitions = match topic_of(request) {
+            // To make and to delete topics, nothing is needed but a disk that works.
+            None if self.errors.0 != self.errors.1 => return,
+            None => Vec::new(),
+            Some(topic) => match self.there(topic) {
+                Some(there) => self.asked_of(request, &there),
+                None => return,
+            },
+        };
+        let fenced =
+            || self.model.topics.values().flat_map(|topic| &topic.partitions).any(|known| known.fenced);
+        if partitions.iter().any(|known| has_cause(known, *code)) || (partitions.is_empty() && fenced()) {
+            return;
+        }
+        let expected = "no error of the disk: nothing has failed there since the broker started";
+        f.broke(Promise::Live, "refused for nothing", subject(request), (expected, in_words(answer)), &[]);
+    }
+
+    /// The partitions that a request may have to do with.
+    fn asked_of(&self, request: &Request, topic: &Topic) -> Vec<&Partition> {
+        let count = u32::try_from(topic.ends.len()).unwrap_or(u32::MAX);
+        let of = |partition: u32| self.model.partition(&topic.name, partition).into_iter().collect();
+        let all = || (0..count).filter_map(|p| self.model.partition(&topic.name, p)).collect();
+        match request {
+            Request::Consume { partition, .. }
+            | Request::Offsets { partition, .. }
+            | Request::Produce { partition: Some(partition), .. } => of(*partition),
+            Request::Produce { records, .. } => match &records[..] {
+                [one] => one.key.as_ref().map_or_else(all, |key| of(partition_of(key, count))),
+                _ => all(),
+            },
+            _ => all(),
+        }
+    }
+
+    /// What was promised when the request was made.
+    fn kept(&self, f: &mut Findings, topic: &Topic, said: Said<'_>) {
+        for (partition, start, end) in ranges(said.request, said.answer) {
+            self.range(f, topic, partition, (start, end));
+        }
+        match (said.request, said.answer) {
+            (request, Answer::Refused { code: Code::UnknownTopic | Code::UnknownPartition, .. })
+                if chosen(request).is_none_or(|partition| (partition as usize) < topic.ends.len()) =>
+            {
+                let said = ("the topic is there, with its partitions", "the broker does not know it");
+                f.broke(Promise::Kept, "topic not known", topic.name.as_ref(), said, &[]);
+            }
+            (Request::Consume { partition, from, wait_ms, .. }, answer) => {
+                self.read(f, topic, (*partition, *from), said.asked, answer);
+                if *wait_ms > 0 && matches!(answer, Answer::Fetched { .. }) {
+                    self.woken(f, said.asked, topic, (*partition, *from), said.now);
+                }
+            }
+            (Request::ListPartitions { .. }, Answer::Partitions(listed))
+                if listed.len() != topic.ends.len() =>
+            {
+                let said = (format!("{} partitions", topic.ends.len()), listed.len().to_string());
+                f.broke(Promise::Kept, "partitions not listed", topic.name.as_ref(), said, &[]);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_in_order(&self, topic: &Topic, partition: u32) -> bool {
+        self.model.partition(&topic.name, partition).is_some_and(is_in_order)
+    }
+
+    fn keeps_all(&self, topic: &Topic) -> bool {
+        self.model.topics.get(&topic.name).is_some_and(|known| !known.retention)
+    }
+
+    /// Where a partition is said to begin and to end.
+    fn range(
+        &self,
+        f: &mut Findings,
+        topic: &Topic,
+        partition: u32,
+        (start, end): (Option<u64>, Option<u64>),
+    ) {
+        if !self.is_in_order(topic, partition) {
+            return;
+        }
+        let promised = topic.ends.get(partition as usize).copied().unwrap_or(0);
+        if let Some(end) = end.filter(|end| *end < promised) {
+            let said =
+                (format!("an end not before {promised}: all below was promised"), format!("end {end}"));
+            f.broke(Promise::Kept, "end behind", name(&topic.name, partition), said, &[]);
+        }
+        if let Some(start) = start.filter(|start| *start > 0 && self.keeps_all(topic)) {
+            let said = ("the log starts at 0", format!("it starts at {start}"));
+            f.broke(Promise::Kept, "start behind", name(&topic.name, partition), said, &[]);
+        }
+    }
+
+    /// A read of a record that was promised before.
+    fn read(&self, f: &mut Findings, topic: &Topic, (p, from): (u32, u64), asked: &Asked, answer: &Answer) {
+        let (kind, found) = match answer {
+            Answer::Refused { code: Code::OffsetOutOfRange, .. } if self.keeps_all(topic) => {
+                ("out of range", "it is said to be out of range")
+            }
+            Answer::Fetched { records, start, .. } if records.is_empty() && from >= *start => {
+                ("empty", "an answer without records")
+            }
+            _ => return,
+        };
+        let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
+        let Some(slot) = slot.filter(|_| asked.promised && self.is_in_order(topic, p)) else { return };
+        let (key, value) = self.model.content(slot.id);
+        let expected = format!("{}, which was promised before", show(key.as_deref(), &value));
+        let what = format!("{} offset {from}", name(&topic.name, p));
+        f.broke(Promise::Kept, kind, what, (expected, found), &self.model.entries_of(slot.id));
+    }
+
+    /// Who waited for a record that came meanwhile.
+    fn woken(&self, f: &mut Findings, asked: &Asked, topic: &Topic, (p, from): (u32, u64), now: Millis) {
+        let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
+        let Some(slot) = slot.filter(|slot| is_promised(slot) && slot.at >= asked.at) else { return };
+        let allowed = slot.at + self.way.bound() + WAKING_MS;
+        if now > allowed && !asked.behind && self.way.is_quiet(asked.way) {
+            let expected = format!("an answer by {allowed} ms: others had the record at {} ms", slot.at);
+            let what = format!("{} offset {from}", name(&topic.name, p));
+            f.broke(Promise::Live, "woken late", what, (expected, format!("one at {now} ms")), &[]);
+        }
+    }
+
+    fn topics(&self, f: &mut Findings, asked: &Asked, answer: &Answer) {
+        let Answer::Topics(listed) = answer else { return };
+        for topic in asked.topics.iter().filter(|topic| self.is_still_there(topic)) {
+            let count =
+                listed.iter().find(|(name, _)| **name == *topic.name).map(|(_, count)| *count as usize);
+            if count != Some(topic.ends.len()) {
+                let found = count.map_or("nothing".to_owned(), |count| format!("{count} partitions"));
+                let said = (format!("listed, with {} partitions", topic.ends.len()), found);
+                f.broke(Promise::Kept, "topic not listed", topic.name.as_ref(), said, &[]);
+            }
+        }
+        let is_back = |topic: &&Arc<str>| listed.iter().any(|(name, _)| **name == ***topic);
+        if asked.creations == self.creations
+            && let Some(topic) = asked.gone.iter().find(is_back)
+        {
+            let said = ("not listed: it was deleted", "it is listed");
+            f.broke(Promise::RefusedAbsent, "deleted topic listed", topic.as_ref(), said, &[]);
+        }
+    }
+}
+
+/// The partition that a request names.
+fn chosen(request: &Request) -> Option<u32> {
+    match request {
+        Request::Produce { partition, .. } => *partition,
+        Request::Consume { partition, .. } | Request::Offsets { partition, .. } => Some(*partition),
+        _ => None,
+    }
+}
+
+/// Where partitions are said to begin, and to end.
+fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64>, Option<u64>)> {
+    match (request, answer) {
+        (Request::Consume { partition, .. }, Answer::Fetched { start, end, .. }) => {
+            vec![(*partition, Some(*start), Some(*end))]
+        }
+        (Request::Offsets { partition, at: At::Latest, .. }, Answer::Offset(Some((end, _)))) => {
+            vec![(*partition, None, Some(*end))]
+        }
+        (Request::Offsets { partition, at: At::Earliest, .. }, Answer::Offset(Some((start, _)))) => {
+            vec![(*partition, Some(*start), None)]
+        }
+        (Request::ListPartitions { .. }, Answer::Partitions(listed)) => {
+            listed.iter().map(|(number, start, end)| (*number, Some(*start), Some(*end))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether something explains that the disk's failure is blamed.
+fn has_cause(known: &Partition, code: Code) -> bool {
+    let hole = code == Code::Corrupt && (known.shaken || !known.named.is_empty());
+    known.failed || known.fenced || known.hurt || known.at_odds() || hole
+}
+
+fn refusal(placed: &Placed) -> Option<Code> {
+    match placed {
+        Placed::Refused(code) => Some(*code),
+        Placed::Unknown => Some(Code::OutcomeUnknown),
+        Placed::At(..) => None,
+    }
+}
+
+/// What a request is about.
+fn subject(request: &Request) -> String {
+    match request {
+        Request::Produce { topic, partition: Some(partition), .. }
+        | Request::Consume { topic, partition, .. }
+        | Request::Offsets { topic, partition, .. } => name(topic, *partition),
+        Request::Produce { topic, .. }
+        | Request::ListPartitions { topic }
+        | Request::CreateTopic { topic, .. }
+        | Request::DeleteTopic { topic } => topic.to_string(),
+        Request::ListTopics | Request::Raw { .. } => "the broker".to_owned(),
+    }
+}
+
+fn in_words(answer: &Answer) -> String {
+    match answer {
+        Answer::Refused { code, message, .. } => {
+            format!("{}: {message}", crate::scenario::syntax::code_name(*code))
+        }
+        Answer::Lost { why, .. } => why.clone(),
+        answer => {
+            let words = format!("{answer:?}");
+            words.chars().take(200).collect()
+        }
+    }
+}

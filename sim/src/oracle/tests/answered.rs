@@ -1,0 +1,188 @@
+//! P11, P2: where nothing is in the way, requests are answered, and with no less than was promised.
+
+use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
+use crate::trace::{Pace, World};
+
+const NONE: [&str; 0] = [];
+
+fn of_disk(code: Code) -> Answer {
+    Answer::Refused { code, message: String::new(), offset: None }
+}
+
+fn fetched(end: u64) -> Answer {
+    Answer::Fetched { records: Vec::new(), start: 0, end }
+}
+
+fn latest() -> Request {
+    Request::Offsets { topic: "orders".into(), partition: 0, at: At::Latest }
+}
+
+#[test]
+fn no_answer_needs_a_reason() {
+    let story = |between: &dyn Fn(&mut Story)| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        let id = story.asks("a");
+        between(&mut story);
+        story.lost(id);
+        story.broken()
+    };
+    assert_eq!(story(&|_| {}), ["no answer"]);
+    assert_eq!(story(&|story| story.fails("write")), ["no answer"], "who fails can say so");
+    assert_eq!(story(&|story| story.crash(CrashKind::Process)), NONE);
+    assert_eq!(story(&|story| story.add(Event::World(World::Stopping))), NONE);
+    let cut = || World::Cut("client".into(), "broker".into());
+    assert_eq!(story(&|story| story.add(Event::World(cut()))), NONE);
+}
+
+#[test]
+fn what_was_in_the_way_before_may_be_so_still() {
+    let story = |before: &[World], answered: bool| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        before.iter().for_each(|change| story.add(Event::World(change.clone())));
+        if answered {
+            story.stored("a", 0);
+        }
+        story.unknown("b");
+        story.broken()
+    };
+    let cut = || World::Cut("client".into(), "broker".into());
+    assert_eq!(story(&[cut()], false), NONE);
+    // What a connection has lost by it, it has lost for ever; one that goes on has lost nothing.
+    assert_eq!(story(&[cut(), World::Whole], false), NONE);
+    assert_eq!(story(&[cut(), World::Whole], true), ["no answer"]);
+    assert_eq!(story(&[World::Raw], true), NONE);
+    let slow = |sync| World::Pace(Pace { timeout: 2000, message: 1, disk: 0, sync });
+    assert_eq!(story(&[slow(10)], true), ["no answer"]);
+    assert_eq!(story(&[slow(500)], true), NONE);
+}
+
+#[test]
+fn an_error_of_the_disk_has_its_cause_there() {
+    let story = |before: &dyn Fn(&mut Story), answer: Answer| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        before(&mut story);
+        let id = story.asks("a");
+        story.answer(id, answer);
+        story.broken()
+    };
+    let told = Answer::Lost { why: "only a restart shows it".into(), sent: true, told: true };
+    for answer in [of_disk(Code::StorageFailed), of_disk(Code::StorageFull), of_disk(Code::Fenced), told] {
+        assert_eq!(story(&|_| {}, answer.clone()), ["refused for nothing"]);
+        assert_eq!(story(&|story| story.fails("write"), answer.clone()), NONE);
+        let restarted = |story: &mut Story| {
+            story.fails("write");
+            story.again(CrashKind::Process);
+        };
+        assert_eq!(story(&restarted, answer), ["refused for nothing"]);
+    }
+    assert_eq!(story(&|_| {}, of_disk(Code::RecordTooLarge)), NONE);
+    let stops = |story: &mut Story| story.add(Event::World(World::Stopping));
+    assert_eq!(story(&stops, of_disk(Code::ShuttingDown)), NONE);
+    assert_eq!(story(&|_| {}, of_disk(Code::ShuttingDown)), ["refused for nothing"]);
+}
+
+#[test]
+fn what_was_promised_is_given() {
+    let story = |stored: &str, lights_out: bool, request: Request, answer: Answer| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored(stored, 0);
+        if lights_out {
+            story.again(CrashKind::Power);
+        }
+        let id = story.call(request);
+        story.answer(id, answer);
+        story.broken()
+    };
+    let consume = |from| {
+        let topic = "orders".into();
+        Request::Consume { topic, partition: 0, from, max_bytes: 1, wait_ms: 0 }
+    };
+    let missing = of_disk(Code::OffsetOutOfRange);
+    assert_eq!(story("ab", false, consume(1), missing.clone()), ["out of range"]);
+    assert_eq!(story("ab", true, consume(1), missing.clone()), NONE);
+    assert_eq!(story("ab", false, consume(3), missing), NONE);
+    assert_eq!(story("ab", false, consume(1), fetched(2)), ["empty"]);
+    assert_eq!(story("ab", false, consume(2), fetched(2)), NONE);
+    assert_eq!(story("ab", false, consume(2), fetched(1)), ["end behind"]);
+    assert_eq!(story("ab", false, latest(), Answer::Offset(Some((1, 0)))), ["end behind"]);
+    assert_eq!(story("ab", true, latest(), Answer::Offset(Some((1, 0)))), NONE);
+    assert_eq!(story("ab", false, latest(), Answer::Offset(Some((3, 0)))), NONE);
+    let list = Request::ListPartitions { topic: "orders".into() };
+    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 0, 1)])), ["end behind"]);
+    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 1, 2)])), ["start behind"]);
+    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![])), ["partitions not listed"]);
+    assert_eq!(story("ab", false, list, Answer::Partitions(vec![(0, 0, 2)])), NONE);
+}
+
+#[test]
+fn what_was_promised_after_it_was_asked_for_need_not_be_given() {
+    let mut story = Story::quiet(Mode::Os, 1);
+    let id = story.call(latest());
+    story.stored("a", 0);
+    story.answer(id, Answer::Offset(Some((0, 0))));
+    assert_eq!(story.broken(), NONE);
+}
+
+#[test]
+fn who_waits_for_a_record_is_woken() {
+    let story = |late: u64| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        let topic = "orders".into();
+        let id = story.call(Request::Consume { topic, partition: 0, from: 0, max_bytes: 1, wait_ms: 1000 });
+        story.stored("a", 0);
+        story.later(late);
+        story.fetched(id, 0, 'a', 1);
+        story.broken()
+    };
+    assert_eq!(story(10), NONE);
+    assert_eq!(story(900), ["woken late"]);
+}
+
+#[test]
+fn topics_are_listed_while_they_are_there() {
+    let list = |story: &mut Story, topics: &[(&str, u32)]| {
+        let id = story.call(Request::ListTopics);
+        story.answer(id, Answer::Topics(topics.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()));
+    };
+    let story = |topics: &[(&str, u32)]| {
+        let mut story = Story::quiet(Mode::Os, 2);
+        list(&mut story, topics);
+        story.broken()
+    };
+    assert_eq!(story(&[("orders", 2)]), NONE);
+    assert_eq!(story(&[]), ["topic not listed"]);
+    assert_eq!(story(&[("orders", 1)]), ["topic not listed"]);
+    let deleted = |before: bool, answer: Answer, topics: &[(&str, u32)]| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        let (delete, topics) = (Request::DeleteTopic { topic: "orders".into() }, topics.to_vec());
+        let list = |story: &mut Story| list(story, &topics);
+        let id = story.call(delete);
+        if before {
+            list(&mut story);
+        }
+        story.answer(id, answer);
+        if !before {
+            list(&mut story);
+        }
+        story.broken()
+    };
+    let lost = || Answer::Lost { why: "only a restart shows it".into(), sent: true, told: true };
+    assert_eq!(deleted(true, Answer::Done, &[]), NONE);
+    assert_eq!(deleted(true, Answer::Done, &[("orders", 1)]), NONE);
+    assert_eq!(deleted(false, Answer::Done, &[]), NONE);
+    assert_eq!(deleted(false, Answer::Done, &[("orders", 1)]), ["deleted topic listed"]);
+    assert_eq!(deleted(false, lost(), &[]), ["refused for nothing"], "and nobody knows whether it is there");
+}
+
+#[test]
+fn a_topic_that_is_there_is_known() {
+    let story = |partition: u32, code: Code| {
+        let mut story = Story::quiet(Mode::Os, 2);
+        let id = story.consume(partition, 0);
+        story.answer(id, of_disk(code));
+        story.broken()
+    };
+    assert_eq!(story(0, Code::UnknownTopic), ["topic not known"]);
+    assert_eq!(story(1, Code::UnknownPartition), ["topic not known"]);
+    assert_eq!(story(2, Code::UnknownPartition), NONE);
+}

@@ -1,0 +1,74 @@
+//! What stands between clients and the broker, as far as the scenario has put it there. The oracle has to know it to say of an
+//! answer that did not come whether it had to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Millis;
+
+/// Something about the world that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum World {
+    /// Messages between these two hosts are lost, or held back, from here on.
+    Cut(Arc<str>, Arc<str>),
+    /// What was held back between these two comes, and nothing is held back any more.
+    Mended(Arc<str>, Arc<str>),
+    /// All links are whole. What was lost meanwhile stays lost: a connection that lived through it may be silent for ever.
+    Whole,
+    /// Whether links break by themselves.
+    Flaky(bool),
+    /// So many of the next connections cannot be accepted.
+    AcceptErrors(u64),
+    /// How long things take.
+    Pace(Pace),
+    /// A client that makes its own bytes is at work.
+    Raw,
+    /// The broker was asked to stop.
+    Stopping,
+}
+
+/// How long things take at most, and how long clients wait. In milliseconds, rounded up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pace {
+    /// For a client: until it takes an answer for lost.
+    pub timeout: Millis,
+    /// For a message: from one host to another.
+    pub message: Millis,
+    /// For a read or write of the disk.
+    pub disk: Millis,
+    /// For a sync of the disk.
+    pub sync: Millis,
+}
+
+/// How many messages, disk operations and syncs one request may have to wait for, with those of others that come before it.
+const MESSAGES: Millis = 8;
+const OPERATIONS: Millis = 64;
+const SYNCS: Millis = 8;
+
+impl Pace {
+    /// How long a request takes at most with all it has to wait for.
+    pub fn bound(&self) -> Millis {
+        MESSAGES * self.message + OPERATIONS * self.disk + SYNCS * self.sync
+    }
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            World::Cut(a, b) => write!(f, "nothing gets from {a} to {b}, or back"),
+            World::Mended(a, b) => write!(f, "the link between {a} and {b} works again"),
+            World::Whole => write!(f, "all links work"),
+            World::Flaky(true) => write!(f, "links break by themselves"),
+            World::Flaky(false) => write!(f, "links do not break by themselves"),
+            World::AcceptErrors(0) => write!(f, "connections can be accepted"),
+            World::AcceptErrors(n) => write!(f, "the next {n} accepts fail"),
+            World::Pace(pace) => write!(
+                f,
+                "clients wait {} ms; a message takes up to {} ms, the disk up to {} ms, a sync up to {} ms",
+                pace.timeout, pace.message, pace.disk, pace.sync
+            ),
+            World::Raw => write!(f, "a client sends bytes of its own making"),
+            World::Stopping => write!(f, "the broker is asked to stop"),
+        }
+    }
+}
