@@ -11,6 +11,9 @@ use crate::world::host::State;
 /// How often a partition is asked to work; between two attempts the broker is started anew.
 const ATTEMPTS: usize = 2;
 
+/// How long a request may take once all is well.
+const PROMPT: std::time::Duration = crate::oracle::WITHIN;
+
 /// How long a request that was held back may take to arrive and be executed.
 const SETTLE: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -20,7 +23,7 @@ pub(super) async fn end(stage: &Stage) {
     heal(stage).await;
     if stage.host.state() != State::Up {
         stage.recorder.add(Event::Healed);
-        let _ = stage.start().await;
+        start(stage).await;
         look::look(stage).await;
     } else {
         look::look(stage).await;
@@ -33,6 +36,13 @@ pub(super) async fn end(stage: &Stage) {
     count_connections(stage).await;
 }
 
+/// Starts the broker; where it comes to no end with that, that is written down.
+async fn start(stage: &Stage) {
+    if let Err(why) = stage.start().await {
+        stage.recorder.add(Event::NotStarted { error: why.into() });
+    }
+}
+
 /// The disk is a good one with room, and all links work.
 async fn heal(stage: &Stage) {
     let host = &stage.host;
@@ -42,7 +52,10 @@ async fn heal(stage: &Stage) {
     host.accept_errors.store(0, std::sync::atomic::Ordering::Relaxed);
     stage.heal();
     stage.command(|sim| sim.set_fail_rate(0.0)).await;
-    stage.net.borrow_mut().timeout = None;
+    host.stalls.set_latency(std::time::Duration::ZERO, std::time::Duration::ZERO);
+    host.stalls.set_sync_latency(std::time::Duration::ZERO, std::time::Duration::ZERO);
+    stage.net.borrow_mut().timeout = Some(PROMPT);
+    stage.tell_pace();
     // What a link held back arrives, and is executed, before anybody looks.
     tokio::time::sleep(SETTLE).await;
     // A start or a stop that was under way comes to its end.
@@ -56,8 +69,11 @@ async fn live(stage: &Stage) {
         topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
-            let _ = stage.stop().await;
-            let _ = stage.start().await;
+            if let Err(why) = stage.stop().await {
+                stage.recorder.add(Event::NotStopped { error: why.into() });
+                return;
+            }
+            start(stage).await;
         }
         left = try_all(stage, left).await;
         if left.is_empty() {

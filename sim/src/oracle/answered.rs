@@ -34,7 +34,7 @@ pub(super) struct Asked {
     /// When.
     pub(super) at: Millis,
     /// How many disk operations had failed.
-    errors: u64,
+    pub(super) errors: u64,
     /// The topics that were certainly there, and are asked about.
     topics: Vec<Topic>,
     /// The topics that were certainly gone, and how often one had been asked for.

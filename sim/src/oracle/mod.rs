@@ -37,6 +37,7 @@ mod way;
 
 use std::fmt;
 
+pub use p11_live::WITHIN;
 pub use walk::judge;
 
 /// The promises. Their numbers are those of the design.
@@ -178,8 +179,12 @@ impl Findings {
         (expected, found): (impl Into<String>, impl Into<String>),
         because: &[usize],
     ) {
-        if self.broken.len() < FINDINGS_MAX {
-            let (what, expected, found) = (what.into(), expected.into(), found.into());
+        let what = what.into();
+        let is_told = |broken: &Broken| {
+            (broken.promise, broken.kind, broken.entry) == (promise, kind, self.entry) && broken.what == what
+        };
+        if self.broken.len() < FINDINGS_MAX && !self.broken.last().is_some_and(is_told) {
+            let (expected, found) = (expected.into(), found.into());
             let because = because.to_vec();
             self.broken.push(Broken { promise, kind, what, expected, found, entry: self.entry, because });
         }

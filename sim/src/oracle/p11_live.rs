@@ -1,22 +1,23 @@
 //! P11: once faults stop, produce and consume work again within a stated simulated time; a full disk serves reads, and takes
 //! writes as soon as there is room.
 //!
-//! After the last step the executor heals everything (no fault armed, room on the disk, all links up), and then asks every
-//! partition to take a record and to give it back. A partition that a failing disk has fenced says so and may need one
-//! restart; one that has only met a full disk must need none.
+//! After the last step the executor heals everything (no fault armed, a quick disk with room, all links up), and then asks every
+//! partition to take a record and to give it back, within [`WITHIN`]. A partition that a failing disk has fenced says so and may
+//! need one restart; one that has only met a full disk must need none, and to answer nobody needs one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use broker::error::Code;
 
 use super::look::name;
 use super::model::{Model, Partition};
 use super::{Findings, Promise};
-use crate::trace::{Answer, Millis, Placed, Request};
+use crate::trace::{Answer, Placed, Request};
 
-/// How long, in simulated time, a healed broker may take for one request.
-pub const WITHIN_MS: Millis = 5_000;
+/// How long, in simulated time, a healed broker may take for one request: who asks waits no longer.
+pub const WITHIN: Duration = Duration::from_secs(5);
 
 /// What was seen since everything was healed.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +40,8 @@ impl Liveness {
         self.healed = true;
     }
 
-    /// An answer came.
-    pub(super) fn answer(
-        &mut self,
-        f: &mut Findings,
-        model: &Model,
-        request: &Request,
-        answer: &Answer,
-        took: Millis,
-    ) {
+    /// An answer came, or none.
+    pub(super) fn answer(&mut self, f: &mut Findings, model: &Model, request: &Request, answer: &Answer) {
         if !self.healed {
             return;
         }
@@ -58,32 +52,24 @@ impl Liveness {
         };
         let seen = self.seen.entry((topic.clone(), partition)).or_default();
         seen.last = format!("{answer:?}").chars().take(200).collect();
-        let in_time = took <= WITHIN_MS;
         match (request, answer) {
             (Request::Produce { .. }, Answer::Produced(placed)) => {
-                seen.took |= placed.iter().all(|p| matches!(p, Placed::At(..))) && in_time;
+                seen.took |= placed.iter().all(|p| matches!(p, Placed::At(..)));
             }
-            (Request::Produce { .. }, Answer::Refused { code: error, .. }) => {
-                let may_fence = model.partition(topic, partition).is_none_or(|p| p.may_fence);
-                let needless = matches!(error, Code::Fenced | Code::StorageFull);
-                if needless && !may_fence {
-                    let expected =
-                        "a partition that only met a full disk takes writes as soon as there is room";
-                    let found = format!("{error:?}");
-                    f.broke(
-                        Promise::Live,
-                        "no room for ever",
-                        name(topic, partition),
-                        (expected, found),
-                        &[],
-                    );
-                }
-            }
-            (Request::Consume { .. }, Answer::Fetched { records, .. }) => {
-                seen.gave |= !records.is_empty() && in_time;
+            (Request::Consume { .. }, Answer::Fetched { records, .. }) => seen.gave |= !records.is_empty(),
+            (_, Answer::Refused { .. } | Answer::Lost { .. }) => {
+                let known = model.topics.get(topic).filter(|known| !known.uncertain);
+                let known = known.and_then(|known| known.partitions.get(partition as usize));
+                known.into_iter().for_each(|known| refused(f, known, &name(topic, partition), answer));
             }
             _ => {}
         }
+    }
+
+    /// The broker could not stop.
+    pub(super) fn not_stopped(&self, f: &mut Findings, error: &str) {
+        let expected = "a broker that is asked to stop comes to its end";
+        f.broke(Promise::Live, "does not stop", "broker", (expected, error), &[]);
     }
 
     /// The broker could not start.
@@ -115,4 +101,29 @@ impl Liveness {
             }
         }
     }
+}
+
+/// All is well, and a partition does not do what it is asked: for want of a restart, where the disk has failed under it.
+fn refused(f: &mut Findings, known: &Partition, what: &str, answer: &Answer) {
+    let excused = known.may_fence || known.fenced || known.at_odds();
+    let (kind, expected, found) = match answer {
+        Answer::Lost { told: false, why, .. } => {
+            ("no answer", "an answer: nothing is in the way any more", why.clone())
+        }
+        _ if excused => return,
+        Answer::Refused { code: code @ (Code::Fenced | Code::StorageFull), .. } => (
+            "no room for ever",
+            "a partition that only met a full disk takes writes as soon as there is room",
+            format!("{code:?}"),
+        ),
+        Answer::Refused { code, message, .. } => (
+            "refused when all is well",
+            "it works again once faults have stopped",
+            format!("{code:?}: {message}"),
+        ),
+        answer => {
+            ("refused when all is well", "it works again once faults have stopped", format!("{answer:?}"))
+        }
+    };
+    f.broke(Promise::Live, kind, what, (expected, found), &[]);
 }

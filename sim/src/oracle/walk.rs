@@ -18,7 +18,7 @@ use super::{
 };
 use crate::trace::{
     Again, Answer, CallId, CrashKind, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
-    Starting, Trace,
+    Starting, Trace, World,
 };
 
 /// What the promises say about a trace.
@@ -62,6 +62,8 @@ pub(crate) struct Walk {
     errors: u64,
     /// What it was when the broker was started.
     errors_before_start: u64,
+    /// What it was when the broker was asked to stop.
+    errors_before_stop: Option<u64>,
     /// Whether the disk has ever lied.
     lies: bool,
     /// Topics that somebody is deleting.
@@ -69,6 +71,9 @@ pub(crate) struct Walk {
     /// How often somebody has asked for a topic to be made.
     creations: u64,
 }
+
+/// How a stop is described that has failed.
+pub(crate) const NOT_CLEAN: &str = "while it stopped";
 
 /// A call without its answer.
 #[derive(Clone)]
@@ -205,7 +210,15 @@ impl Walk {
                     }
                 }
             }
-            Event::Crash { kind, .. } => self.crash(*kind, entry.at),
+            Event::Crash { kind, during } => {
+                if self.errors_before_stop.take() == Some(self.errors)
+                    && *kind == CrashKind::Process
+                    && during.starts_with(NOT_CLEAN)
+                {
+                    self.liveness.not_stopped(f, during);
+                }
+                self.crash(*kind, entry.at);
+            }
             Event::Image { moment, image } => self.image(*moment, image),
             Event::Again { how, once, other } => p08_idempotent::again(f, &self.model, *how, once, other),
             Event::LookBegins => self.look = Some(Look::default()),
@@ -214,7 +227,12 @@ impl Walk {
                     self.looked(&look);
                 }
             }
-            Event::World(change) => self.way.world(change),
+            Event::World(change) => {
+                if *change == World::Stopping {
+                    self.errors_before_stop = Some(self.errors);
+                }
+                self.way.world(change);
+            }
             Event::Healed => {
                 self.way.healed();
                 self.liveness.healed();
@@ -223,6 +241,7 @@ impl Walk {
                 p12_bounded::connections(f, self.connections_max, *connections_max, *connections_left);
             }
             Event::NotStarted { error } => self.liveness.not_started(f, error),
+            Event::NotStopped { error } => self.liveness.not_stopped(f, error),
             Event::Ended => self.liveness.ended(f, &self.model),
             Event::Unmet { .. } | Event::Inert { .. } | Event::Impossible { .. } => {} // failures of their own kind
             Event::Step { .. } | Event::Said { .. } | Event::Surgery { .. } => {}

@@ -243,6 +243,11 @@ pub enum Event {
         /// Why.
         error: Arc<str>,
     },
+    /// The broker was asked to stop, and did not come to an end.
+    NotStopped {
+        /// What it is at.
+        error: Arc<str>,
+    },
     /// A copy of the disk was recovered beside the run, and then in another way.
     Again {
         /// In which other way.

@@ -90,6 +90,7 @@ fn words(event: &Event) -> (&str, String) {
             ("broker", format!("serves {how}: {each} {}", notes.join("; ")))
         }
         Event::NotStarted { error } => ("broker", format!("does not start: {error}")),
+        Event::NotStopped { error } => ("broker", format!("does not stop: {error}")),
         Event::Again { how, .. } => ("oracle", format!("recovered a copy of the disk {}", again(*how))),
         Event::World(world) => ("world", world.to_string()),
         Event::LookBegins => ("oracle", "looks".into()),

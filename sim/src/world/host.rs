@@ -24,6 +24,7 @@ use super::observe::{relative, with_relative_paths};
 use super::phase::{Phase, Phases};
 use super::stall::Stalls;
 use super::work::WorldWork;
+use crate::oracle::walk::NOT_CLEAN;
 use crate::scenario::BrokerSettings;
 use crate::trace::{
     Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Starting,
@@ -263,7 +264,7 @@ impl Host {
         // What a failed close leaves is what a crash of the process leaves.
         let (kind, during) = match served {
             Ok(()) => (CrashKind::Stop, String::new()),
-            Err(e) => (CrashKind::Process, format!("while it stopped: {e}")),
+            Err(e) => (CrashKind::Process, format!("{NOT_CLEAN}: {e}")),
         };
         self.disk.kill(&process);
         self.recorder.add(Event::Crash { kind, during: during.into() });

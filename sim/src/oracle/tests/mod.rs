@@ -6,6 +6,7 @@ mod damage;
 mod dense;
 mod idempotent;
 mod kept;
+mod live;
 mod refused_absent;
 mod routed;
 
@@ -116,13 +117,17 @@ impl Story {
 
     /// Something fails on partition 0's first log, as a fault has it.
     fn fails(&mut self, op: &'static str) {
+        self.fails_with(op, "EIO");
+    }
+
+    fn fails_with(&mut self, op: &'static str, error: &str) {
         self.add(Event::Disk(DiskOp {
             op,
             path: log(0).into(),
             to: None,
             position: 0,
             len: 0,
-            result: Err("EIO".into()),
+            result: Err(error.into()),
             fault: Some("a fault".into()),
             lies: false,
         }));

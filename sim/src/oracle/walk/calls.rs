@@ -87,6 +87,13 @@ impl Walk {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
                 self.created(topic, *partitions, retention, answer);
+                if open.asked.errors != self.errors
+                    && let Some(known) = self.model.topics.get_mut(topic)
+                {
+                    // What failed while it was made may have failed under one of its partitions.
+                    known.partitions.iter_mut().for_each(|known| known.failed = true);
+                    known.partitions.iter_mut().for_each(|known| known.may_fence |= disturbed);
+                }
             }
             Request::DeleteTopic { topic } => self.deleted(topic, answer),
             Request::Produce { topic, records, .. } => self.produced(id, topic, records, answer, now),
@@ -112,8 +119,10 @@ impl Walk {
         if let Some(look) = &mut self.look {
             look.answer(&open.request, answer, disturbed);
         }
-        let took = now - open.at;
-        self.liveness.answer(&mut self.findings, &self.model, &open.request, answer, took);
+        // A look also meets what no healing mends.
+        if self.look.is_none() {
+            self.liveness.answer(&mut self.findings, &self.model, &open.request, answer);
+        }
     }
 
     fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer) {

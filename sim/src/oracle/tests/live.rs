@@ -1,0 +1,67 @@
+//! P11: once all is well, a partition works, and at once; only a disk that has failed under it excuses a restart.
+
+use super::{Answer, Code, CrashKind, Event, Mode, Story};
+use crate::trace::World;
+
+const NONE: [&str; 0] = [];
+
+/// Something happens, all is well, and the first request has this answer; after a restart everything works.
+fn story(before: &dyn Fn(&mut Story), answer: Answer) -> Vec<&'static str> {
+    let mut story = Story::quiet(Mode::Os, 1);
+    before(&mut story);
+    story.add(Event::Healed);
+    let id = story.asks("a");
+    story.answer(id, answer);
+    story.again(CrashKind::Process);
+    story.stored("b", 0);
+    story.reads(0, 0, 'b');
+    story.add(Event::Ended);
+    story.broken()
+}
+
+fn refused(code: Code) -> Answer {
+    Answer::Refused { code, message: String::new(), offset: None }
+}
+
+fn full(story: &mut Story) {
+    story.fails_with("write", "ENOSPC");
+}
+
+fn broken(story: &mut Story) {
+    story.fails("write");
+}
+
+#[test]
+fn nobody_waits_for_a_restart_to_be_answered() {
+    let lost = || Answer::Lost { why: "timeout".into(), sent: true, told: false };
+    assert_eq!(story(&|_| {}, lost()), ["no answer"]);
+    assert_eq!(story(&broken, lost()), ["no answer"]);
+}
+
+#[test]
+fn only_a_disk_that_has_failed_excuses_a_restart() {
+    assert_eq!(story(&full, refused(Code::StorageFailed)), ["refused when all is well"]);
+    assert_eq!(story(&full, refused(Code::StorageFull)), ["no room for ever"]);
+    assert_eq!(story(&full, refused(Code::Fenced)), ["no room for ever"]);
+    for code in [Code::StorageFailed, Code::Fenced] {
+        assert_eq!(story(&broken, refused(code)), NONE);
+    }
+}
+
+#[test]
+fn a_broker_that_is_asked_to_stop_stops() {
+    let stops = |fails: bool| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.add(Event::World(World::Stopping));
+        if fails {
+            story.fails("sync");
+        }
+        story.add(Event::Crash { kind: CrashKind::Process, during: "while it stopped: an error".into() });
+        story.broken()
+    };
+    assert_eq!(stops(true), NONE);
+    assert_eq!(stops(false), ["does not stop"]);
+    let mut story = Story::quiet(Mode::Os, 1);
+    story.add(Event::NotStopped { error: "it hangs".into() });
+    assert_eq!(story.broken(), ["does not stop"]);
+}
