@@ -143,6 +143,12 @@ impl Actor {
                 Err(why) => self.impossible(id, why),
             },
             Step::Verify(verify) => files::verify(self, id, *verify),
+            Step::Check(_) if self.stage.races.running() => {
+                self.impossible(
+                    id,
+                    "a check needs a broker that nobody else asks: it belongs behind the block",
+                );
+            }
             Step::Check(_) => look::look(&self.stage).await,
         }
     }

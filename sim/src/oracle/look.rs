@@ -29,6 +29,8 @@ pub struct PartitionLook {
     pub times: Vec<(u64, Option<Answered>)>,
     /// A fault struck one of the questions: what was not found out proves nothing.
     pub disturbed: bool,
+    /// Whether the broker has said anything of it.
+    pub answered: bool,
     /// The broker knows no such topic or partition.
     pub unknown: bool,
 }
@@ -51,6 +53,7 @@ impl Look {
         };
         let look = self.partitions.entry((topic.clone(), *partition)).or_default();
         look.disturbed |= disturbed || matches!(answer, Answer::Lost { .. });
+        look.answered |= !matches!(answer, Answer::Lost { told: false, .. });
         if let Answer::Refused { code: Code::UnknownTopic | Code::UnknownPartition, .. } = answer {
             look.unknown = true;
         }

@@ -254,6 +254,19 @@ impl Model {
         self.topics.get_mut(topic)?.partitions.get_mut(partition as usize)
     }
 
+    /// A topic becomes known, with what has been sent to it: requests that were not over at this entry of the trace, when
+    /// it was asked for, may have found it there.
+    pub fn appears(&mut self, name: &Arc<str>, mut topic: Topic, since: usize) {
+        let sent = self.produced.iter().filter(|(_, produced)| produced.topic == *name);
+        for (call, produced) in sent.filter(|(_, produced)| !produced.answered || produced.answer > since) {
+            for (index, sent) in produced.records.iter().enumerate() {
+                let content = (sent.key.clone(), sent.value.clone());
+                topic.by_content.entry(content).or_default().push(RecordId { call: *call, index });
+            }
+        }
+        self.topics.insert(name.clone(), topic);
+    }
+
     /// Sets what became of a record.
     pub fn set_fate(&mut self, id: RecordId, fate: Fate) {
         if let Some(produced) = self.produced.get_mut(&id.call) {

@@ -80,7 +80,8 @@ pub(crate) const NOT_CLEAN: &str = "while it stopped";
 struct Open {
     client: Arc<str>,
     request: Request,
-    at: Millis,
+    /// The entry of the trace.
+    entry: usize,
     struck: u64,
     asked: Asked,
 }
@@ -339,7 +340,10 @@ impl Walk {
                 }
                 continue;
             }
-            if let Some(topic) = self.model.topics.get_mut(topic) {
+            // Where nobody answered, nobody knows whether it is there.
+            if let Some(topic) =
+                self.model.topics.get_mut(topic).filter(|_| found.answered || !found.disturbed)
+            {
                 topic.uncertain = false;
             }
             let f = &mut self.findings;
@@ -369,7 +373,7 @@ impl Walk {
             let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
             if is_new {
                 let born = self.findings.entry;
-                self.model.topics.insert(name.clone(), Topic::new(born, partitions, retention, false));
+                self.model.appears(&name, Topic::new(born, partitions, retention, false), born);
                 self.routing.forget(&name);
             }
         }

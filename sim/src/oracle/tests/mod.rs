@@ -9,6 +9,7 @@ mod kept;
 mod live;
 mod refused_absent;
 mod routed;
+mod topics;
 
 use std::sync::Arc;
 
@@ -45,6 +46,11 @@ impl Story {
         Self::begins(mode, partitions, false)
     }
 
+    /// A broker without a topic.
+    fn bare(mode: Mode) -> Self {
+        Self::begins(mode, 0, true)
+    }
+
     fn begins(mode: Mode, partitions: u32, flaky: bool) -> Self {
         let mut story = Self { trace: Trace::default(), mode, calls: 0, later: 0 };
         let pace = Pace { timeout: 2000, ..Pace::default() };
@@ -53,7 +59,9 @@ impl Story {
             story.add(Event::World(World::Flaky(true)));
         }
         story.start();
-        story.creates(partitions);
+        if partitions > 0 {
+            story.creates(partitions);
+        }
         story
     }
 

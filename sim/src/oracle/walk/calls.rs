@@ -61,7 +61,8 @@ impl Walk {
         let waits = matches!(request, Request::Consume { wait_ms: 1.., .. });
         let behind = waits && self.calls.values().any(|open| open.client == *client);
         let asked = grounds!(self).asked(client, request, at, behind);
-        let open = Open { client: client.clone(), request: request.clone(), at, struck: self.struck, asked };
+        let (client, request, entry) = (client.clone(), request.clone(), self.findings.entry);
+        let open = Open { client, request, entry, struck: self.struck, asked };
         self.calls.insert(id, open);
     }
 
@@ -86,7 +87,7 @@ impl Walk {
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
-                self.created(topic, *partitions, retention, answer);
+                self.created(topic, *partitions, retention, answer, open.entry);
                 if open.asked.errors != self.errors
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
@@ -125,7 +126,8 @@ impl Walk {
         }
     }
 
-    fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer) {
+    /// A topic was made, or may have been, since it was asked for at this entry of the trace.
+    fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer, since: usize) {
         let uncertain = match answer {
             Answer::Done => false,
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
@@ -138,7 +140,7 @@ impl Walk {
         }
         let Some(known) = self.model.topics.get_mut(topic) else {
             let born = self.findings.entry;
-            self.model.topics.insert(topic.clone(), Topic::new(born, partitions, retention, uncertain));
+            self.model.appears(topic, Topic::new(born, partitions, retention, uncertain), since);
             return;
         };
         known.successor = (uncertain && known.uncertain).then_some((partitions, retention));
@@ -193,6 +195,7 @@ impl Walk {
         match placed {
             Placed::At(partition, offset) => {
                 let at = (partition, offset);
+                self.placed_before_it_is_known(topic);
                 self.placed_in_successor(topic, at);
                 p05_no_reuse::acknowledged(&mut self.findings, &mut self.model, topic, at, id, now);
                 self.routing.acknowledged(&mut self.findings, &self.model, topic, at, id);
@@ -207,13 +210,31 @@ impl Walk {
         }
     }
 
+    /// Who makes a topic may be told of it later than who uses it.
+    fn placed_before_it_is_known(&mut self, topic: &Arc<str>) {
+        if self.model.topics.contains_key(topic) {
+            return;
+        }
+        let asked = self.calls.values().filter_map(|open| match &open.request {
+            Request::CreateTopic { topic: of, partitions, retention_bytes, retention_ms } if of == topic => {
+                let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
+                Some((*partitions, retention, open.entry))
+            }
+            _ => None,
+        });
+        if let Some((partitions, retention, since)) = asked.max() {
+            self.model.appears(topic, Topic::new(self.findings.entry, partitions, retention, false), since);
+        }
+    }
+
     /// Where the offset is another record's already, the topic is the new one; where it is not, it is there in any case.
     fn placed_in_successor(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) {
         let Some(known) = self.model.topics.get_mut(topic) else { return };
         let Some((partitions, retention)) = known.successor.take() else { return };
         known.uncertain = false;
         if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
-            *known = Topic::new(self.findings.entry, partitions, retention, false);
+            let born = self.findings.entry;
+            self.model.appears(topic, Topic::new(born, partitions, retention, false), born);
             self.routing.forget(topic);
         }
     }
