@@ -6,6 +6,7 @@
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
 //! | `alike`, `rows`, `turns` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
 //! | `way`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
+//! | `whole` | what lay whole in the files before a start, and is there after it |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
@@ -34,6 +35,7 @@ mod tests;
 mod turns;
 pub mod walk;
 mod way;
+mod whole;
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use super::p11_live::Liveness;
 use super::way::Way;
 use super::{
     Findings, Verdict, p01_dense, p02_kept, p03_never_wrong, p04_refused_absent, p07_time, p08_idempotent,
-    p09_damage, p12_bounded,
+    p09_damage, p12_bounded, whole,
 };
 use crate::trace::{
     Again, Answer, CallId, CrashKind, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
@@ -42,6 +42,8 @@ pub(crate) struct Walk {
     look: Option<Look>,
     /// Files before the scenario's hand touched them.
     untouched: Option<Arc<Image>>,
+    /// Files that the next start finds.
+    down: Option<Arc<Image>>,
     connections_max: u64,
     /// Disk operations that a fault has struck, so far: a call during which it grew was disturbed.
     struck: u64,
@@ -110,6 +112,7 @@ impl Walk {
         self.model.down_since = None;
         self.model.starts += 1;
         self.after_a_stop(clean, said);
+        self.kept_whole(said);
         for said in said {
             p09_damage::started(&mut self.findings, &self.model, said);
             let what = name(&said.topic, said.partition);
@@ -157,6 +160,17 @@ impl Walk {
         self.crash(CrashKind::Process, at);
     }
 
+    /// The files that the next start finds.
+    pub(crate) fn down(&mut self, image: Arc<Image>) {
+        self.down = Some(image);
+    }
+
+    /// What a start says it found, beside what lay there.
+    fn kept_whole(&mut self, said: &[Recovered]) {
+        let Some(before) = self.down.take() else { return };
+        said.iter().for_each(|said| whole::started(&mut self.findings, &self.model, &before, said));
+    }
+
     /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told
     /// of yet.
     pub(crate) fn disturbed(&mut self, found_clean: bool) {
@@ -197,6 +211,7 @@ impl Walk {
                 self.way.started();
                 self.model.down_since = None;
                 self.after_a_stop(*clean, partitions);
+                self.kept_whole(partitions);
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
                 self.model.marked = false;
                 let f = &mut self.findings;
@@ -306,6 +321,7 @@ impl Walk {
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {
             // An index that a full disk kept from being written may be missing; a start mends it.
+        self.down = None; // what a start has found that did not come to its end
             CrashKind::Stop => {
                 let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
                 !self.trouble && !all.any(|known| known.index_cramped)

@@ -57,7 +57,7 @@ impl Image {
 /// When an [`Event::Image`] was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Moment {
-    /// The broker is down, and nothing has touched its files since.
+    /// The broker is about to start on them.
     Down,
     /// The scenario is about to do something to files.
     Untouched,

@@ -207,7 +207,7 @@ fn durability(mode: Mode) -> String {
 
 fn moment_in_words(moment: Moment) -> &'static str {
     match moment {
-        Moment::Down => "as the broker went down",
+        Moment::Down => "as the broker finds them",
         Moment::Untouched => "before they are changed",
         Moment::Touched => "changed",
         Moment::Recovered => "recovered",

@@ -203,6 +203,9 @@ impl Host {
         self.stop.replace(CancellationToken::new());
         let settings = self.settings.borrow().clone();
         self.starts.borrow_mut().push((self.recorder.entries(), settings.clone()));
+        if self.used.get() {
+            self.record_image(Moment::Down);
+        }
         self.recorder.add(Event::Starting(self.starting(&settings)));
         self.recover_beside();
         let process = self.disk.process();

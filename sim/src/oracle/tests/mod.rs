@@ -10,6 +10,7 @@ mod live;
 mod refused_absent;
 mod routed;
 mod topics;
+mod whole;
 
 use std::sync::Arc;
 
@@ -102,12 +103,17 @@ impl Story {
 
     /// A start that says of partition 0 which offsets are damaged: from the first to before the second.
     fn started(&mut self, damage: &[(u64, u64)]) {
+        self.found(0, damage);
+    }
+
+    /// The same, and where its log ends.
+    fn found(&mut self, end: u64, damage: &[(u64, u64)]) {
         let damage = damage.iter().map(|(from, to)| (log(0), 0, 40, *from, *to)).collect();
         let said = Recovered {
             topic: "orders".into(),
             partition: 0,
             start: 0,
-            end: 0,
+            end,
             cut: 0,
             set_aside: 0,
             rebuilt: Vec::new(),

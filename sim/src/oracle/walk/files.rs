@@ -122,7 +122,7 @@ impl Walk {
                 }
                 self.indexes(image, Complete::MayLag);
             }
-            Moment::Down => {}
+            Moment::Down => self.down(image.clone()),
         }
     }
 
