@@ -43,7 +43,8 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         {
             let destroyed = slot.damaged || lied || known.doubts(offset, slot) || model.lying;
             // What a power loss took beside damage lies in the same hole.
-            if !(destroyed || (hurt && slot.at_risk)) {
+            let may_fail = destroyed || (hurt && slot.at_risk);
+            if !(may_fail && says_so(*code)) {
                 let found = format!("offset {offset} is answered by {code:?}");
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
@@ -71,6 +72,11 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             slot.at_risk = false;
         }
     }
+}
+
+/// Whether an error is one that a destroyed record is answered by: its bytes are others, or cannot be read, or are gone.
+fn says_so(code: Code) -> bool {
+    matches!(code, Code::Corrupt | Code::StorageFailed | Code::OffsetOutOfRange)
 }
 
 /// A partition of which nothing is known, not even its offsets: where no failure of the disk explains it, that is as bad as

@@ -19,6 +19,29 @@ fn a_partition_that_answers_every_read_with_an_error_has_lost_its_records() {
 }
 
 #[test]
+fn what_is_destroyed_is_answered_by_an_error_that_says_so() {
+    let story = |code: Code| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.add(Event::Fault {
+            text: "a bit rots".into(),
+            path: Some(super::log(0).into()),
+            damages: true,
+        });
+        story.add(Event::LookBegins);
+        let id = story.consume(0, 0);
+        story.unreadable(id, code, 0);
+        let id = story.consume(0, 1);
+        story.fetched(id, 1, 'b', 2);
+        story.add(Event::LookEnds { complete: true });
+        story.broken()
+    };
+    assert_eq!(story(Code::Corrupt), NONE);
+    assert_eq!(story(Code::StorageFailed), NONE);
+    assert_eq!(story(Code::ShuttingDown), ["unreadable"]);
+}
+
+#[test]
 fn a_hole_comes_with_a_power_loss_and_not_by_itself() {
     let story = |power_loss: bool| {
         let mut story = Story::new(Mode::Always);
