@@ -362,6 +362,7 @@ fn clock(clock: &WorldClock, change: &crate::scenario::ClockChange) {
     if let Some(frozen) = change.frozen {
         clock.stand_still(frozen);
     }
+    clock.tell();
 }
 
 /// Whether an answer is what had to come.

@@ -142,6 +142,7 @@ fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Res
     let stage = Rc::new(Stage::new(host.clone(), clients, scenario.net.clone()));
     stage.set_disk(&scenario.disk);
     stage.tell_pace();
+    host.clock.tell();
     if scenario.net.fail_rate.is_some() {
         stage.sever();
         stage.tell(World::Flaky(true));

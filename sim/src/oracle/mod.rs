@@ -4,6 +4,7 @@
 //! | file | is about |
 //! | --- | --- |
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
+//! | [`wall`] | what the broker's clock showed, and when |
 //! | `alike`, `rows`, `turns` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
 //! | `way`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `whole` | what lay whole in the files before a start, and is there after it |
@@ -34,6 +35,7 @@ mod rows;
 mod tests;
 mod turns;
 pub mod walk;
+pub mod wall;
 mod way;
 mod whole;
 

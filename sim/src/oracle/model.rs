@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fnv::FnvHashMap;
 
+use super::wall::Wall;
 use crate::trace::{CallId, Millis, Mode, Sent};
 
 /// A record's content, as a client gives it and gets it back.
@@ -51,6 +52,10 @@ pub struct Produced {
     pub fates: Vec<Fate>,
     /// The trace's entry of the call.
     pub entry: usize,
+    /// When it was called.
+    pub at: Millis,
+    /// When its answer came; there is no saying when it was carried out where nobody knows whether it was.
+    pub over: Option<Millis>,
     /// The entry of the answer; that of the call while there is none.
     pub answer: usize,
     /// Whether the client has its answer, or has given up.
@@ -195,6 +200,8 @@ impl Topic {
 pub struct Model {
     /// By name.
     pub topics: BTreeMap<Arc<str>, Topic>,
+    /// What the broker's clock showed.
+    pub wall: Wall,
     /// All produce calls.
     pub produced: BTreeMap<CallId, Produced>,
     /// The durability mode of the running broker.

@@ -4,7 +4,7 @@
 
 use super::look::{name, show};
 use super::model::{Content, Fate, Model, RecordId, Slot};
-use super::{Findings, Promise, p10_routed};
+use super::{Findings, Promise, p07_time, p10_routed};
 use crate::trace::{Millis, Seen, Sent};
 
 /// One record that a client was given.
@@ -32,6 +32,9 @@ pub(super) fn read(
                     (expected, found()),
                     &model.entries_of(slot.id),
                 );
+            }
+            if slot.timestamp.is_none() {
+                p07_time::appended(f, model, topic, (partition, seen), slot.id, now);
             }
             if let Some(slot) = slot_mut(model, topic, partition, seen.offset) {
                 slot.timestamp = Some(seen.timestamp);
@@ -78,6 +81,7 @@ fn learn(
             .filter(|known| known.slots.contains_key(&seen.offset))
             .map(|known| known.replaced_from(seen.offset));
         old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
+        p07_time::appended(f, model, topic, (partition, seen), id, now);
         model.set_fate(id, Fate::Found(partition, seen.offset));
         let durability = model.durability;
         let slot = Slot {

@@ -1,8 +1,10 @@
 //! P7: "first at or after t" gives the right record for every t: before, between, on and after the records' times, whatever
-//! the clock did.
+//! the clock did. And a record's time is one that the broker's clock showed while it was appended.
 
 use super::look::{PartitionLook, name};
+use super::model::{Model, RecordId};
 use super::{Findings, Promise};
+use crate::trace::{Millis, Seen};
 
 /// The times that a look asked about, against the records that the same look has read.
 pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &PartitionLook) {
@@ -37,5 +39,30 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
             f.broke(Promise::Time, "wrong record", what, (show(right), found), &[]);
             return;
         }
+    }
+}
+
+/// The time of a record that is read for the first time.
+pub(super) fn appended(
+    f: &mut Findings,
+    model: &Model,
+    topic: &str,
+    (partition, seen): (u32, &Seen),
+    id: RecordId,
+    now: Millis,
+) {
+    let produced = &model.produced[&id.call];
+    let lied = model.partition(topic, partition).is_none_or(|known| known.lied);
+    // Of several records with the same bytes, nobody can say which this one is.
+    if model.lying || lied || model.alike(topic, &model.content(id)).len() > 1 {
+        return;
+    }
+    let Some((from, to)) = model.wall.between(produced.at, produced.over.unwrap_or(now)) else { return };
+    if !(from..=to).contains(&seen.timestamp) {
+        let what = format!("{} offset {}", name(topic, partition), seen.offset);
+        let expected =
+            format!("a time from {from} to {to}, as the broker's clock showed while it was appended");
+        let found = format!("the time {}", seen.timestamp);
+        f.broke(Promise::Time, "not its time", what, (expected, found), &model.entries_of(id));
     }
 }

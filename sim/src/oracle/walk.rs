@@ -247,6 +247,9 @@ impl Walk {
                 if *change == World::Stopping {
                     self.errors_before_stop = Some(self.errors);
                 }
+                if let World::Clock(clock) = change {
+                    self.model.wall.shows(*clock, entry.at);
+                }
                 self.way.world(change);
             }
             Event::Healed => {
@@ -318,10 +321,10 @@ impl Walk {
 
     fn crash(&mut self, kind: CrashKind, now: Millis) {
         self.way.down(now);
+        self.down = None; // what a start has found that did not come to its end
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {
             // An index that a full disk kept from being written may be missing; a start mends it.
-        self.down = None; // what a start has found that did not come to its end
             CrashKind::Stop => {
                 let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
                 !self.trouble && !all.any(|known| known.index_cramped)

@@ -84,7 +84,8 @@ impl Way {
 
     /// The world has changed.
     pub(super) fn world(&mut self, world: &World) {
-        self.changes += 1;
+        // What the clock shows is in nobody's way.
+        self.changes += u64::from(!matches!(world, World::Clock(_)));
         match world {
             World::Cut(a, b) => {
                 self.cut.insert((a.clone(), b.clone()));
@@ -102,6 +103,7 @@ impl Way {
             }
             World::AcceptErrors(errors) => self.accept_errors = *errors > 0,
             World::Pace(pace) => self.pace = *pace,
+            World::Clock(_) => {}
             World::Raw => self.raw = true,
             World::Stopping => self.serves = false,
         }

@@ -17,7 +17,7 @@ mod world;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
-pub use world::{Pace, World};
+pub use world::{Clock, Pace, World};
 
 /// Simulated milliseconds since the run began.
 pub type Millis = u64;

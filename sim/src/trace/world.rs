@@ -21,10 +21,21 @@ pub enum World {
     AcceptErrors(u64),
     /// How long things take.
     Pace(Pace),
+    /// What the broker's clock shows now, and whether it goes on from there.
+    Clock(Clock),
     /// A client that makes its own bytes is at work.
     Raw,
     /// The broker was asked to stop.
     Stopping,
+}
+
+/// A clock that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Clock {
+    /// Milliseconds since the Unix epoch.
+    pub shows: u64,
+    /// Whether it goes on; otherwise it stands still.
+    pub runs: bool,
 }
 
 /// How long things take at most, and how long clients wait. In milliseconds, rounded up.
@@ -67,6 +78,13 @@ impl fmt::Display for World {
                 "clients wait {} ms; a message takes up to {} ms, the disk up to {} ms, a sync up to {} ms",
                 pace.timeout, pace.message, pace.disk, pace.sync
             ),
+            World::Clock(Clock { shows, runs }) => {
+                write!(
+                    f,
+                    "the broker's clock shows {shows}, and {}",
+                    if *runs { "runs" } else { "stands still" }
+                )
+            }
             World::Raw => write!(f, "a client sends bytes of its own making"),
             World::Stopping => write!(f, "the broker is asked to stop"),
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use broker::clock::Clock;
 use broker::units::Timestamp;
 
-use crate::trace::Recorder;
+use crate::trace::{Event, Recorder, World};
 
 /// When every run begins: 2024-01-01 00:00:00 UTC, in milliseconds since the Unix epoch.
 pub const EPOCH_MS: u64 = 1_704_067_200_000;
@@ -58,6 +58,13 @@ impl WorldClock {
             self.state.stopped_at.store(-1, Ordering::Relaxed);
             self.jump(now - self.millis());
         }
+    }
+
+    /// Writes down what it shows.
+    pub fn tell(&self) {
+        let runs = self.state.stopped_at.load(Ordering::Relaxed) < 0;
+        let clock = crate::trace::Clock { shows: self.now().get(), runs };
+        self.recorder.add(Event::World(World::Clock(clock)));
     }
 
     fn millis(&self) -> i64 {

@@ -9,6 +9,7 @@ mod kept;
 mod live;
 mod refused_absent;
 mod routed;
+mod time;
 mod topics;
 mod whole;
 

@@ -37,6 +37,8 @@ impl Walk {
                 records: records.clone(),
                 fates: vec![Fate::Open; records.len()],
                 entry,
+                at,
+                over: None,
                 answer: entry,
                 answered: false,
                 epoch,
@@ -167,6 +169,7 @@ impl Walk {
         let Some(produced) = self.model.produced.get_mut(&id) else { return };
         produced.answer = entry;
         produced.answered = true;
+        produced.over = matches!(answer, Answer::Produced(_)).then_some(now);
         produced.answered_in = self.model.starts;
         let chosen = produced.partition;
         match answer {

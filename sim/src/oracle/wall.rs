@@ -1,0 +1,49 @@
+//! What the broker's clock showed, and when: it can stand still, jump, and run backwards.
+
+use crate::trace::{Clock, Millis};
+
+/// The clock from the beginning on.
+#[derive(Clone, Debug, Default)]
+pub struct Wall(Vec<(Millis, Clock)>);
+
+impl Wall {
+    /// It shows this from here on.
+    pub fn shows(&mut self, clock: Clock, now: Millis) {
+        self.0.push((now, clock));
+    }
+
+    /// The earliest and the latest that it showed between two times, both included; `None` where nobody has looked at it.
+    pub fn between(&self, from: Millis, to: Millis) -> Option<(u64, u64)> {
+        let first = self.0.partition_point(|(at, _)| *at <= from).checked_sub(1)?;
+        let mut range: Option<(u64, u64)> = None;
+        for (number, (since, clock)) in self.0.iter().enumerate().skip(first) {
+            if *since > to {
+                break;
+            }
+            let until = self.0.get(number + 1).map_or(to, |(next, _)| (*next).min(to));
+            let shown = |at: Millis| clock.shows.saturating_add(if clock.runs { at - since } else { 0 });
+            // A clock that was set back below its beginning shows 0 until it is past it.
+            let earliest = if clock.shows == 0 { 0 } else { shown(from.max(*since)) };
+            let (low, high) = range.unwrap_or((u64::MAX, 0));
+            range = Some((low.min(earliest), high.max(shown(until))));
+        }
+        range
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_and_stands_still_shows_all_of_it() {
+        let mut wall = Wall::default();
+        assert_eq!(wall.between(0, 5), None);
+        wall.shows(Clock { shows: 1000, runs: true }, 0);
+        wall.shows(Clock { shows: 400, runs: true }, 10);
+        wall.shows(Clock { shows: 410, runs: false }, 20);
+        assert_eq!(wall.between(3, 5), Some((1003, 1005)));
+        assert_eq!(wall.between(3, 12), Some((400, 1010)));
+        assert_eq!(wall.between(15, 90), Some((405, 410)));
+    }
+}
