@@ -8,6 +8,7 @@
 //! | `alike`, `rows`, `turns` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
 //! | `way`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `whole` | what lay whole in the files before a start, and is there after it |
+//! | `retained` | what retention may take |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
@@ -30,6 +31,7 @@ mod p09_damage;
 mod p10_routed;
 mod p11_live;
 mod p12_bounded;
+mod retained;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fnv::FnvHashMap;
 
 use super::wall::Wall;
-use crate::trace::{CallId, Millis, Mode, Sent};
+use crate::trace::{CallId, Millis, Mode, Retention, Sent};
 
 /// A record's content, as a client gives it and gets it back.
 pub type Content = (Option<Bytes>, Bytes);
@@ -137,12 +137,14 @@ pub struct Partition {
 pub struct Topic {
     /// How many partitions.
     pub partitions: Vec<Partition>,
-    /// Whether its oldest records may go.
+    /// Whether its oldest records may go, or might have before.
     pub retention: bool,
+    /// What of them is kept by its own settings.
+    pub own: Retention,
     /// Its creation or deletion was not answered: it may be there or not.
     pub uncertain: bool,
-    /// It may have been deleted, and a topic of its name made since: how many partitions, and whether its records may go.
-    pub successor: Option<(u32, bool)>,
+    /// It may have been deleted, and a topic of its name made since: how many partitions, and what it keeps.
+    pub successor: Option<(u32, Retention)>,
     /// Which entry of the trace made it known: another topic of its name has another one.
     pub born: usize,
     /// Which records have this content.
@@ -189,9 +191,10 @@ impl Partition {
 
 impl Topic {
     /// A topic with this many empty partitions, known since this entry of the trace.
-    pub fn new(born: usize, partitions: u32, retention: bool, uncertain: bool) -> Self {
+    pub fn new(born: usize, partitions: u32, own: Retention, uncertain: bool) -> Self {
         let partitions = vec![Partition::default(); partitions as usize];
-        Self { partitions, retention, uncertain, successor: None, born, by_content: FnvHashMap::default() }
+        let (retention, by_content) = (own.any(), FnvHashMap::default());
+        Self { partitions, retention, own, uncertain, successor: None, born, by_content }
     }
 }
 
@@ -224,8 +227,8 @@ pub struct Model {
     pub epoch: u32,
     /// How many starts there were.
     pub starts: u32,
-    /// Whether the broker may remove old records for any topic.
-    pub retention: bool,
+    /// What the broker keeps of any topic that does not say so itself.
+    pub retention: Retention,
     /// Topics that are gone: deleted, and not made anew.
     pub deleted: BTreeSet<Arc<str>>,
     /// Whether the mark of a clean stop may lie on the disk.
@@ -271,6 +274,7 @@ impl Model {
                 topic.by_content.entry(content).or_default().push(RecordId { call: *call, index });
             }
         }
+        topic.retention |= self.retention.any();
         self.topics.insert(name.clone(), topic);
     }
 

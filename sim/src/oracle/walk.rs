@@ -72,6 +72,8 @@ pub(crate) struct Walk {
     leaving: Vec<Arc<str>>,
     /// How often somebody has asked for a topic to be made.
     creations: u64,
+    /// The bytes of each log.
+    logs: BTreeMap<Arc<str>, u64>,
 }
 
 /// How a stop is described that has failed.
@@ -310,7 +312,7 @@ impl Walk {
         self.struck_before_start = self.struck;
         self.read_only = false;
         for topic in model.topics.values_mut() {
-            topic.retention |= starting.retention;
+            topic.retention |= starting.retention.any();
             for known in &mut topic.partitions {
                 (known.may_fence, known.failed, known.index_behind) = (false, false, false);
                 (known.index_cramped, known.index_unbuilt) = (false, false);
@@ -381,7 +383,7 @@ impl Walk {
         let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
         for name in names {
             let Some(known) = self.model.topics.get_mut(&name) else { continue };
-            let Some((partitions, retention)) = known.successor else { continue };
+            let Some((partitions, own)) = known.successor else { continue };
             let of_topic = look.partitions.iter().filter(|((topic, _), _)| *topic == name);
             let there: Vec<&PartitionLook> =
                 of_topic.map(|(_, found)| found).filter(|p| !p.unknown).collect();
@@ -392,7 +394,7 @@ impl Walk {
             let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
             if is_new {
                 let born = self.findings.entry;
-                self.model.appears(&name, Topic::new(born, partitions, retention, false), born);
+                self.model.appears(&name, Topic::new(born, partitions, own, false), born);
                 self.routing.forget(&name);
             }
         }

@@ -58,6 +58,11 @@ impl Way {
         Before { quiet, changes: self.changes }
     }
 
+    /// Whether the broker serves, and nobody has asked it to stop.
+    pub(super) fn serves(&self) -> bool {
+        self.serves
+    }
+
     /// Whether nothing was in the way, and nothing has come.
     pub(super) fn is_quiet(&self, before: Before) -> bool {
         before.quiet && before.changes == self.changes

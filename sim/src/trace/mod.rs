@@ -76,8 +76,8 @@ pub struct Starting {
     pub durability: Mode,
     /// Every how many records the indexes get an entry.
     pub index_interval: u64,
-    /// Whether old records may go.
-    pub retention: bool,
+    /// What of old records is kept.
+    pub retention: Retention,
     /// The most connections.
     pub connections_max: u64,
     /// How long a connection may be silent, or take for a request or an answer, whichever is shortest.
@@ -86,6 +86,28 @@ pub struct Starting {
     pub sync_slack_ms: Millis,
     /// Whether the disk's syncs may be lies.
     pub lying: bool,
+}
+
+/// What of old records is kept: all, or what these leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Retention {
+    /// The oldest segment goes while a partition holds more bytes than this.
+    pub bytes: Option<u64>,
+    /// And when all of it is older than this.
+    pub age_ms: Option<Millis>,
+}
+
+impl Retention {
+    /// Whether anything may go.
+    pub fn any(self) -> bool {
+        self.bytes.is_some() || self.age_ms.is_some()
+    }
+
+    /// A topic's own, or the broker's, each for itself.
+    #[must_use]
+    pub fn or(self, brokers: Self) -> Self {
+        Self { bytes: self.bytes.or(brokers.bytes), age_ms: self.age_ms.or(brokers.age_ms) }
+    }
 }
 
 /// The durability mode: [`broker::settings::Durability`], in milliseconds.

@@ -27,8 +27,8 @@ use super::work::WorldWork;
 use crate::oracle::walk::NOT_CLEAN;
 use crate::scenario::BrokerSettings;
 use crate::trace::{
-    Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Starting,
-    World as Change,
+    Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Retention,
+    Starting, World as Change,
 };
 
 /// What the broker's process is doing.
@@ -285,7 +285,7 @@ impl Host {
                 Durability::Always => Mode::Always,
             },
             index_interval: log.index_interval,
-            retention: log.retention_bytes.is_some() || log.retention_age.is_some(),
+            retention: Retention { bytes: log.retention_bytes, age_ms: log.retention_age.map(millis) },
             connections_max: limits.connections as u64,
             silence_max_ms: millis(limits.idle.min(limits.frame_time).min(limits.write_time)),
             sync_slack_ms: SLACK_MS + millis(self.stalls.longest_sync()),

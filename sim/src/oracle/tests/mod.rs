@@ -8,6 +8,7 @@ mod idempotent;
 mod kept;
 mod live;
 mod refused_absent;
+mod retained;
 mod routed;
 mod time;
 mod topics;
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use super::{decode, judge};
 use crate::trace::{
     Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Image, ImageFile, Mode, Moment, Pace, Placed,
-    Recovered, Request, Seen, Sent, Starting, Trace, World,
+    Recovered, Request, Retention, Seen, Sent, Starting, Trace, World,
 };
 
 /// A trace in the making, of one topic `orders`. A record is one letter: its value; a key comes before it where there is one.
@@ -94,7 +95,7 @@ impl Story {
         self.add(Event::Starting(Starting {
             durability: self.mode,
             index_interval: 1,
-            retention: false,
+            retention: Retention::default(),
             connections_max: 100,
             silence_max_ms: 30_000,
             sync_slack_ms: 0,
@@ -144,6 +145,21 @@ impl Story {
             len: 0,
             result: Err(error.into()),
             fault: Some("a fault".into()),
+            lies: false,
+        }));
+    }
+
+    /// The disk does something to a log of partition 0.
+    fn does(&mut self, op: &'static str, base: u64, len: u64) {
+        let (path, result) = (log(base).into(), Ok(len));
+        self.add(Event::Disk(DiskOp {
+            op,
+            path,
+            to: None,
+            position: 0,
+            len,
+            result,
+            fault: None,
             lies: false,
         }));
     }

@@ -9,7 +9,7 @@ use crate::oracle::answered::{Grounds, Said};
 use crate::oracle::look::name;
 use crate::oracle::model::{Fate, Produced, RecordId, Topic};
 use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
-use crate::trace::{Answer, CallId, Millis, Placed, Request, Sent};
+use crate::trace::{Answer, CallId, Millis, Placed, Request, Retention, Sent};
 
 /// What an answer is judged by; the findings stay free.
 macro_rules! grounds {
@@ -88,8 +88,8 @@ impl Walk {
         }
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
-                let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
-                self.created(topic, *partitions, retention, answer, open.entry);
+                let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
+                self.created(topic, *partitions, own, answer, open.entry);
                 if open.asked.errors != self.errors
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
@@ -129,7 +129,7 @@ impl Walk {
     }
 
     /// A topic was made, or may have been, since it was asked for at this entry of the trace.
-    fn created(&mut self, topic: &Arc<str>, partitions: u32, retention: bool, answer: &Answer, since: usize) {
+    fn created(&mut self, topic: &Arc<str>, partitions: u32, own: Retention, answer: &Answer, since: usize) {
         let uncertain = match answer {
             Answer::Done => false,
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
@@ -142,10 +142,10 @@ impl Walk {
         }
         let Some(known) = self.model.topics.get_mut(topic) else {
             let born = self.findings.entry;
-            self.model.appears(topic, Topic::new(born, partitions, retention, uncertain), since);
+            self.model.appears(topic, Topic::new(born, partitions, own, uncertain), since);
             return;
         };
-        known.successor = (uncertain && known.uncertain).then_some((partitions, retention));
+        known.successor = (uncertain && known.uncertain).then_some((partitions, own));
         known.uncertain &= uncertain;
     }
 
@@ -220,24 +220,24 @@ impl Walk {
         }
         let asked = self.calls.values().filter_map(|open| match &open.request {
             Request::CreateTopic { topic: of, partitions, retention_bytes, retention_ms } if of == topic => {
-                let retention = retention_bytes.is_some() || retention_ms.is_some() || self.model.retention;
-                Some((*partitions, retention, open.entry))
+                let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
+                Some((*partitions, own, open.entry))
             }
             _ => None,
         });
-        if let Some((partitions, retention, since)) = asked.max() {
-            self.model.appears(topic, Topic::new(self.findings.entry, partitions, retention, false), since);
+        if let Some((partitions, own, since)) = asked.max() {
+            self.model.appears(topic, Topic::new(self.findings.entry, partitions, own, false), since);
         }
     }
 
     /// Where the offset is another record's already, the topic is the new one; where it is not, it is there in any case.
     fn placed_in_successor(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) {
         let Some(known) = self.model.topics.get_mut(topic) else { return };
-        let Some((partitions, retention)) = known.successor.take() else { return };
+        let Some((partitions, own)) = known.successor.take() else { return };
         known.uncertain = false;
         if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
             let born = self.findings.entry;
-            self.model.appears(topic, Topic::new(born, partitions, retention, false), born);
+            self.model.appears(topic, Topic::new(born, partitions, own, false), born);
             self.routing.forget(topic);
         }
     }

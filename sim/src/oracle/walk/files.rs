@@ -10,6 +10,7 @@ use crate::oracle::decode::{self, Piece};
 use crate::oracle::model::{Content, Partition};
 use crate::oracle::p04_refused_absent;
 use crate::oracle::p06_derived::{self, Complete};
+use crate::oracle::retained;
 use crate::trace::{DiskOp, Image, Moment};
 
 impl Walk {
@@ -28,6 +29,10 @@ impl Walk {
         let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
         let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
         let Some((topic, partition, file)) = place(&op.path) else {
+            if op.op == "rename" && op.result.is_ok() {
+                let inside = format!("{}/", op.path);
+                self.logs.retain(|path, _| !path.starts_with(&inside));
+            }
             // A failing directory above them concerns all.
             for known in self.model.topics.values_mut().flat_map(|t| &mut t.partitions) {
                 known.may_fence |= failing;
@@ -44,6 +49,9 @@ impl Walk {
             known.failed |= fails;
         }
         let is_log = file.ends_with(".log");
+        if is_log && let Ok(done) = op.result {
+            self.log_changed(op, done, (topic, partition));
+        }
         if op.op == "open" && is_log && op.result.is_ok() {
             let base = decode::base_offset(file.trim_end_matches(".log"));
             if let (Some(known), Some(base)) = (self.model.partition_mut(topic, partition), base) {
@@ -85,6 +93,28 @@ impl Walk {
         }
     }
 
+    /// Keeps account of how long each log is, and of those that go.
+    fn log_changed(&mut self, op: &DiskOp, done: u64, (topic, partition): (&str, u32)) {
+        match op.op {
+            "write" => {
+                let bytes = self.logs.entry(op.path.clone()).or_default();
+                *bytes = (*bytes).max(op.position + done);
+            }
+            "set-len" => {
+                self.logs.insert(op.path.clone(), op.len);
+            }
+            "remove" => {
+                let is_leaving = self.leaving.iter().any(|leaving| **leaving == *topic);
+                let held = self.logs.get(&op.path).is_some_and(|bytes| *bytes > 0);
+                if held && self.way.serves() && !is_leaving {
+                    retained::removed(&mut self.findings, &self.model, &self.logs, (topic, partition));
+                }
+                self.logs.remove(&op.path);
+            }
+            _ => {}
+        }
+    }
+
     /// The disk did not do what it said it did.
     pub(super) fn lied(&mut self, path: Option<&str>) {
         match path.and_then(place) {
@@ -113,6 +143,8 @@ impl Walk {
                 }
             }
             Moment::Recovered => {
+                let logs = image.0.iter().filter(|file| file.path.ends_with(".log"));
+                self.logs = logs.map(|file| (file.path.clone(), file.bytes.len() as u64)).collect();
                 p04_refused_absent::deleted(&mut self.findings, &self.model, image);
                 self.indexes(image, Complete::Exactly);
             }
