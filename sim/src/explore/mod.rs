@@ -12,6 +12,7 @@
 //! | file | is about |
 //! | --- | --- |
 //! | [`recover`] | one image, opened by the broker and read |
+//! | `go_on` | what the broker takes after a recovery, and still has after the next |
 //! | [`record`] | the run that is explored |
 //! | [`visit`] | goes through all crash points, on all cores |
 //! | [`nested`] | crashes inside recovery |
@@ -19,6 +20,7 @@
 //! | [`mod@locate`] | which sync is missing |
 //! | [`report`] | the figures |
 
+mod go_on;
 pub mod locate;
 pub mod nested;
 pub mod record;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use broker::Broker;
-use broker::broker::World;
+use broker::broker::{Topic, World};
 use broker::clock::Clock;
 use broker::error::Error;
 use broker::partition::Partition;
@@ -14,6 +14,7 @@ use broker::settings::Settings;
 use broker::units::{Offset, Timestamp};
 use faults::{Disk, History};
 
+use crate::oracle::Broken;
 use crate::oracle::look::{Look, PartitionLook};
 use crate::place::Place;
 use crate::trace::{Image, Recovered, Seen};
@@ -40,6 +41,8 @@ pub struct Found {
     pub look: Look,
     /// What it did to the disk, where that was recorded.
     pub history: Option<History>,
+    /// What was wrong when it went on from there: see [`super::go_on`].
+    pub then: Option<Box<Broken>>,
 }
 
 impl Found {
@@ -67,6 +70,18 @@ impl Clock for Still {
     }
 }
 
+/// A broker that has recovered. When it is dropped its process dies, and nothing that dropping does reaches the disk.
+pub(super) struct Running<'a> {
+    pub(super) broker: Broker<WorldDisk>,
+    disk: &'a Disk,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.disk.crash_process();
+    }
+}
+
 /// Recovers what is on a disk; `Err` where the broker does not start.
 pub fn recover(
     disk: &Disk,
@@ -74,6 +89,16 @@ pub fn recover(
     boot: Arc<str>,
     off: Option<&Place>,
 ) -> Result<Found, String> {
+    start(disk, settings, boot, off).map(|(found, _)| found)
+}
+
+/// As [`recover`]; the broker still runs.
+pub(super) fn start<'a>(
+    disk: &'a Disk,
+    settings: &Settings,
+    boot: Arc<str>,
+    off: Option<&Place>,
+) -> Result<(Found, Running<'a>), String> {
     if let Some(off) = off {
         disk.disable_barrier(&off.file, off.line);
     }
@@ -85,24 +110,33 @@ pub fn recover(
     };
     let opened = Broker::open(world, Path::new(DATA), settings.clone(), &|_, _, _| {});
     let history = disk.take_history();
-    let found = opened.map_err(|e| e.to_string()).map(|(broker, report)| {
-        let mut look = Look { image: Some(Arc::new(host::image_of(disk))), ..Look::default() };
-        for topic in broker.topics() {
-            let name: Arc<str> = topic.name().into();
-            for (number, partition) in (0..).zip(topic.partitions()) {
-                look.partitions.insert((name.clone(), number), read(partition));
-            }
-        }
-        let said = report.partitions.iter().map(host::recovered).collect();
-        disk.crash_process(); // before the broker is dropped: dropping is not what is looked at
-        Found { failing: false, clean: report.clean, said, look, history }
-    });
-    disk.crash_process();
-    found
+    let (broker, report) = opened.map_err(|e| {
+        disk.crash_process();
+        e.to_string()
+    })?;
+    let running = Running { broker, disk };
+    let mut look = Look { image: Some(Arc::new(host::image_of(disk))), ..Look::default() };
+    for (name, number, partition) in running.partitions() {
+        look.partitions.insert((name, number), read(&partition));
+    }
+    let said = report.partitions.iter().map(host::recovered).collect();
+    Ok((Found { failing: false, clean: report.clean, said, look, history, then: None }, running))
+}
+
+impl Running<'_> {
+    /// Every partition, by topic and number.
+    pub(super) fn partitions(&self) -> Vec<(Arc<str>, u32, Partition<WorldDisk>)> {
+        let topics = self.broker.topics();
+        let of_topic = |topic: &Topic<WorldDisk>| -> Vec<_> {
+            let (name, all): (Arc<str>, _) = (topic.name().into(), (0..).zip(topic.partitions()));
+            all.map(|(number, partition)| (name.clone(), number, partition.clone())).collect()
+        };
+        topics.iter().flat_map(of_topic).collect()
+    }
 }
 
 /// Reads a partition to its end, and steps over what cannot be read.
-fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
+pub(super) fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
     let Ok(range) = partition.range() else { return PartitionLook::default() };
     let (start, end) = (range.start.get(), range.end.get());
     let hides = partition.latest().is_err();

@@ -80,6 +80,8 @@ pub struct Report {
     pub recoveries: u64,
     /// Recoveries of distinct images that a crash inside one of these recoveries leaves.
     pub nested: u64,
+    /// Different things that these recoveries came to: behind each, the broker took records and recovered once more.
+    pub gone_on: u64,
     /// How often the oracle was asked: an image that was recovered is judged again when clients know more.
     pub judged: u64,
     /// How often the files that two recoveries left were compared.
@@ -147,6 +149,11 @@ impl fmt::Display for Report {
         writeln!(f, "distinct         {:>10}", self.recoveries + self.nested)?;
         writeln!(f, "recoveries       {:>10}  of what a crash of the run left", self.recoveries)?;
         writeln!(f, "nested           {:>10}  of what a crash inside a recovery left", self.nested)?;
+        writeln!(
+            f,
+            "gone on          {:>10}  different results of these: a record is appended, and recovered again",
+            self.gone_on
+        )?;
         writeln!(f, "judged           {:>10}  by all promises, each recovery at least once", self.judged)?;
         writeln!(
             f,

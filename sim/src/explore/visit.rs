@@ -1,18 +1,20 @@
 //! Goes through all crash points of a run, on all cores.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
 use faults::{Cursor, Image, Images, SECTOR};
-use fnv::{FnvHashMap, FnvHashSet};
+use fnv::{FnvHashMap, FnvHashSet, FnvHasher};
 
 use super::Bounds;
+use super::go_on::go_on;
 use super::nested;
 use super::record::Run;
-use super::recover::{Found, recover};
+use super::recover::{self, Found, recover};
 use super::report::{Choice, Point, Report};
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::Walk;
@@ -29,6 +31,9 @@ pub(super) const FIRST_BOOT: &str = "explored-1";
 /// What is known of an image by its hash, its settings and the name under which the machine was started.
 type Key = (u128, usize, Arc<str>);
 type Known = Arc<Result<Found, String>>;
+
+/// What a recovery has come to: the hash of the files that it left, its settings and its start's name, and a hash of what it said.
+type Left = (u128, usize, Arc<str>, u64);
 
 /// What recoveries have come to. The same image is met at many crash points, most of them close to each other: what was
 /// found is forgotten where it grows large, and not that it was.
@@ -61,6 +66,8 @@ pub(super) struct Shared<'a> {
     pub(super) run: &'a Run,
     pub(super) bounds: Bounds,
     known: Mutex<Memory>,
+    /// What was wrong behind a recovery that left these files and said this: the same for all of them.
+    then: Mutex<FnvHashMap<Left, Option<Box<Broken>>>>,
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
@@ -90,7 +97,8 @@ pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
-    let shared = Shared { run, bounds, known: Mutex::default(), first: AtomicUsize::new(usize::MAX), inside };
+    let first = AtomicUsize::new(usize::MAX);
+    let shared = Shared { run, bounds, known: Mutex::default(), then: Mutex::default(), first, inside };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
         report.add(Visit::new(&shared).all(0, 1));
@@ -106,6 +114,7 @@ pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -
         parts.into_iter().for_each(|part| report.add(part));
     }
     report.sites.extend(run.sites());
+    report.gone_on = shared.then.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
     report.took = began.elapsed();
     report
 }
@@ -298,12 +307,41 @@ impl Shared<'_> {
         if let Some(found) = known().found.get(&key) {
             return (found.clone(), false);
         }
-        let disk = image.to_disk(faults::Config::new(self.run.profile));
-        let found = recover(&disk, settings, boot.clone(), self.run.off.as_ref());
-        let found = Arc::new(found.map(|found| Found { failing: image.is_failing(), ..found }));
+        let found = Arc::new(self.recover(image, (start, settings), boot));
         let new = known().learn(key, &found);
         (found, new)
     }
+
+    /// Asks the broker.
+    fn recover(
+        &self,
+        image: &Image,
+        (start, settings): (usize, &Settings),
+        boot: &Arc<str>,
+    ) -> Result<Found, String> {
+        let off = self.run.off.as_ref();
+        let disk = image.to_disk(faults::Config::new(self.run.profile));
+        let (found, running) = recover::start(&disk, settings, boot.clone(), off)?;
+        let failing = image.is_failing();
+        let left = (disk.snapshot().hash(), start, boot.clone(), said(&found));
+        let then = || self.then.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = then().get(&left).cloned();
+        let then = known.unwrap_or_else(|| {
+            let restart = || recover(&disk, settings, boot.clone(), off);
+            // A device that fails may have the broker take nothing.
+            let broken = if failing { None } else { go_on(&found, running, restart) };
+            then().insert(left, broken.clone());
+            broken
+        });
+        Ok(Found { failing, then, ..found })
+    }
+}
+
+/// What a recovery said that it did, and that may tell what the broker holds in memory from what another holds with these files.
+fn said(found: &Found) -> u64 {
+    let mut hasher = FnvHasher::default();
+    (found.clean, &found.said).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Asks the oracle.
@@ -327,6 +365,10 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
                 let unknown = PartitionLook { unknown: true, ..PartitionLook::default() };
                 look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
                 walk.found((found.clean, found.failing), &found.said, &look, now);
+            }
+            if let Some(then) = &found.then {
+                let Broken { promise, kind, what, expected, found, .. } = &**then;
+                walk.findings.broke(*promise, kind, what, (expected, found), &[]);
             }
         }
     }

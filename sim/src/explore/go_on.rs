@@ -1,0 +1,152 @@
+//! What comes after a recovery: each partition that takes writes is given a record. It has to put it under the offset that it said
+//! comes next, and still to have it, and all that was there before, after the process has died and the broker has recovered
+//! once more.
+//!
+//! A recovery that reads well can leave a broker that writes badly: a position that is one byte off, or the remnant of a cut that
+//! the next record does not cover. Nothing of it depends on what clients know, so it is tried once for each thing that a
+//! recovery comes to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::batch::Batch;
+use broker::error::Code;
+use broker::partition::Partition;
+
+use super::recover::{Found, Running, read};
+use crate::oracle::look::{PartitionLook, name};
+use crate::oracle::{Broken, Promise};
+use crate::trace::Recovered;
+use crate::world::disk::WorldDisk;
+
+/// What is appended.
+const KEY: &[u8] = b"after";
+const VALUE: &[u8] = b"the recovery";
+
+type Looks = BTreeMap<(Arc<str>, u32), PartitionLook>;
+
+/// Appends to what was recovered, and recovers once more, with `restart`; gives the first thing that is wrong.
+pub(super) fn go_on(
+    first: &Found,
+    running: Running<'_>,
+    restart: impl FnOnce() -> Result<Found, String>,
+) -> Option<Box<Broken>> {
+    let took = append_to_all(first, running);
+    let judged = took.and_then(|took| match restart() {
+        Err(why) => {
+            let expected = "the broker starts after an append and a crash of the process".to_owned();
+            Err(broken(Promise::Live, "does not start again", "the broker".into(), expected, why))
+        }
+        Ok(second) => kept(&took, &second),
+    });
+    judged.err()
+}
+
+/// What each partition that took a record serves then.
+fn append_to_all(first: &Found, running: Running<'_>) -> Result<Looks, Box<Broken>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime without a driver for I/O asks nothing of the system");
+    let mut took = Looks::new();
+    for (topic, number, partition) in running.partitions() {
+        let place = (topic, number);
+        let Some(before) = first.look.partitions.get(&place) else { continue };
+        if partition.fenced().is_some() || !before.ranged || before.hides {
+            continue;
+        }
+        if let Some(after) = runtime.block_on(append(&name(&place.0, number), &partition, before))? {
+            took.insert(place, after);
+        }
+    }
+    drop(running); // before what the runtime still holds of the broker: its process dies with all of it under way
+    Ok(took)
+}
+
+/// Appends a record to a partition, and looks at all of it again; none where there is no room.
+async fn append(
+    what: &str,
+    partition: &Partition<WorldDisk>,
+    before: &PartitionLook,
+) -> Result<Option<PartitionLook>, Box<Broken>> {
+    let mut batch = Batch::new();
+    batch.push(Some(KEY), VALUE);
+    let appended = match partition.append(&mut batch).await {
+        Ok(appended) => partition.committed(appended.end).await.map(|()| appended),
+        failed => failed,
+    };
+    partition.idle().await;
+    let appended = match appended {
+        Ok(appended) => appended,
+        Err(e) if e.code() == Code::StorageFull => return Ok(None),
+        Err(e) => {
+            let expected = "it takes a record after the recovery".to_owned();
+            return Err(broken(Promise::Live, "takes nothing", what.into(), expected, e.to_string()));
+        }
+    };
+    if appended.base.get() != before.end {
+        let expected = format!("the first record after the recovery gets offset {}, the end", before.end);
+        let found = format!("it has got {}", appended.base.get());
+        return Err(broken(Promise::Dense, "not at the end", what.into(), expected, found));
+    }
+    let after = read(partition);
+    match after.records.get(&before.end) {
+        Some(seen) if seen.key.as_deref() == Some(KEY) && seen.value == VALUE => {}
+        seen => {
+            let expected = format!("offset {} is the record that was appended there", before.end);
+            let found = seen.map_or_else(|| "it cannot be read".to_owned(), |seen| format!("{seen:?}"));
+            return Err(broken(Promise::NeverWrong, "not what was appended", what.into(), expected, found));
+        }
+    }
+    let mut all = before.clone();
+    all.end += 1;
+    all.records.extend(after.records.get(&before.end).map(|seen| (seen.offset, seen.clone())));
+    same(what, &all, &after, "after an append behind the recovery").map(|()| Some(after))
+}
+
+/// The next recovery finds all of it, and nothing to cut off.
+fn kept(took: &Looks, second: &Found) -> Result<(), Box<Broken>> {
+    for (place, served) in took {
+        let what = name(&place.0, place.1);
+        let nothing = PartitionLook::default();
+        let found = second.look.partitions.get(place).unwrap_or(&nothing);
+        same(&what, served, found, "after a recovery, an append and a crash of the process")?;
+        let of_place = |said: &&Recovered| (&said.topic, said.partition) == (&place.0, place.1);
+        let said = second.said.iter().find(of_place);
+        if let Some(said) = said.filter(|said| said.cut > 0 || said.set_aside > 0) {
+            let expected = "what was written after a recovery is whole".to_owned();
+            let found = format!("{} bytes are cut off, {} set aside", said.cut, said.set_aside);
+            return Err(broken(Promise::Idempotent, "cut again", what, expected, found));
+        }
+    }
+    Ok(())
+}
+
+fn same(what: &str, expected: &PartitionLook, found: &PartitionLook, when: &str) -> Result<(), Box<Broken>> {
+    let range = |look: &PartitionLook| format!("the log is {} to {} {when}", look.start, look.end);
+    if (expected.start, expected.end) != (found.start, found.end) || !found.ranged {
+        return Err(broken(Promise::Dense, "not gone on with", what.into(), range(expected), range(found)));
+    }
+    let offsets = expected.start..expected.end;
+    let differs = |offset: &u64| {
+        let error = |look: &PartitionLook| look.errors.contains_key(offset);
+        expected.records.get(offset) != found.records.get(offset) || error(expected) != error(found)
+    };
+    let known = expected.records.keys().chain(expected.errors.keys()).chain(found.errors.keys());
+    let Some(offset) = known.copied().filter(|offset| offsets.contains(offset)).find(differs) else {
+        return Ok(());
+    };
+    let show = |look: &PartitionLook| match look.records.get(&offset) {
+        Some(seen) => format!("offset {offset} is {seen:?} {when}"),
+        None => format!("offset {offset} cannot be read {when}: {:?}", look.errors.get(&offset)),
+    };
+    Err(broken(Promise::Kept, "not gone on with", what.into(), show(expected), show(found)))
+}
+
+fn broken(
+    promise: Promise,
+    kind: &'static str,
+    what: String,
+    expected: String,
+    found: String,
+) -> Box<Broken> {
+    Box::new(Broken { promise, kind, what, expected, found, entry: 0, because: Vec::new() })
+}
