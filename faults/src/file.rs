@@ -257,12 +257,12 @@ fn sync(
     } else {
         machine.change(call, Change::SyncFile { ino });
     }
-    machine.tell_error(ino, number)
+    machine.tell_error(call, ino, number)
 }
 
 impl Machine {
     /// A writeback error is told to each descriptor once, by its next sync.
-    fn tell_error(&mut self, ino: Ino, number: u64) -> Result<(), Errno> {
+    fn tell_error(&mut self, call: &Call<'_>, ino: Ino, number: u64) -> Result<(), Errno> {
         let Some((errors, errno)) =
             self.state.file(ino).and_then(|file| Some((file.errors, file.last_error?)))
         else {
@@ -273,9 +273,7 @@ impl Machine {
             return Ok(());
         }
         descriptor.errors_seen = errors;
-        if let Some(file) = self.state.file_mut(ino) {
-            file.error_told = true;
-        }
+        self.change(call, Change::TellError { ino });
         Err(errno)
     }
 }

@@ -123,6 +123,13 @@ impl Image {
         self.state.nodes.values().any(|node| failing(node))
     }
 
+    /// Whether the cache holds as clean what the medium does not have: after a failed sync, or a write that got lost. No sync will
+    /// write it, and none says so to whoever was not told of the failure.
+    pub fn has_lost_pages(&self) -> bool {
+        let lost = |node: &Node| matches!(node, Node::File(file) if !file.differs.is_empty());
+        self.state.nodes.values().any(|node| lost(node))
+    }
+
     /// Every file with its bytes, by path; directories end in a slash and have none.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();

@@ -51,6 +51,10 @@ pub(crate) enum Change {
         ino: Ino,
         errno: Errno,
     },
+    /// A process was told of the failure: whoever opens the file next is not.
+    TellError {
+        ino: Ino,
+    },
     /// A hand on the medium itself, while nobody looks: see `surgery`.
     Rewrite {
         ino: Ino,
@@ -239,6 +243,7 @@ impl State {
                     file.raise_error(*errno);
                 });
             }
+            Change::TellError { ino } => self.edit_file(*ino, |file| file.error_told = true),
             Change::Rewrite { ino, content } => self.edit_file(*ino, |file| {
                 file.log.clear();
                 file.differs.clear();

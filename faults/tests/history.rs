@@ -324,3 +324,34 @@ proptest! {
         prop_assert_eq!(left(), left());
     }
 }
+
+/// The dangerous state: the pages are gone, who was told of it has died, and the next sync says yes.
+#[test]
+fn an_error_that_somebody_was_told_of_is_told_to_nobody_else_in_any_prefix() {
+    let disk = Disk::new(Config::new(Profile::Strict));
+    let process = disk.process();
+    let file = process.open("/a", Open::Create).unwrap();
+    process.sync_dir("/").unwrap();
+    disk.record();
+    file.write_at(b"dirty", 0).unwrap();
+    disk.aim(Fault::error(Op::Sync, "a", Errno::EIO)).unwrap();
+    assert!(file.sync_data().is_err());
+    let history = disk.take_history().unwrap();
+    let next_sync = |steps: usize| {
+        let image = history.at(steps).process_crash();
+        let failing = image.is_failing();
+        assert_eq!(image.has_lost_pages(), steps > 1);
+        let after = image.to_disk(Config::default());
+        let file = after.process().open("/a", Open::Write).unwrap();
+        let told = file.sync_data().is_err();
+        drop(file);
+        after.power_loss();
+        let kept = after.seen("/a").unwrap();
+        (failing, told, kept)
+    };
+    let ops: Vec<Op> = history.steps().iter().map(|step| step.op).collect();
+    assert_eq!(ops, [Op::Write, Op::Sync, Op::Sync], "the failure, and that it was told");
+    assert_eq!(next_sync(1), (false, false, b"dirty".to_vec()));
+    assert_eq!(next_sync(2), (true, true, vec![0; 5]), "killed before it was told");
+    assert_eq!(next_sync(3), (false, false, vec![0; 5]), "killed after it");
+}
