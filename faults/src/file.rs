@@ -245,7 +245,10 @@ fn sync(
     number: u64,
 ) -> Result<(), Errno> {
     let ino = call.ino.ok_or(Errno::EBADF)?;
-    if machine.is_barrier_off(site) || kind == Some(&Kind::Lie) {
+    // The device fails whether or not the sync is switched off: else the fault would strike nothing, and what is missed by a test
+    // that aimed it would be the fault, and not the sync.
+    let fails = matches!(kind, Some(Kind::SyncFailure { .. }));
+    if (machine.is_barrier_off(site) && !fails) || kind == Some(&Kind::Lie) {
         return Ok(());
     }
     if machine.state.dir(ino).is_some() {

@@ -150,7 +150,7 @@ fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Notice
     let mut noticed: Vec<Noticed> = Vec::new();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
         let ran = run_seeds_without(&found.subject.scenario, std::slice::from_ref(place));
-        if let Some(what) = ran.failed.as_ref().and_then(failure) {
+        if let Some(what) = ran.failed.as_ref().and_then(missed) {
             noticed.push(Noticed { name: found.subject.name.clone(), explored: false, what });
         }
         if !(noticed.is_empty() || effort.all) {
@@ -209,9 +209,20 @@ fn on_all<'a, T: Sync, R: Send>(threads: usize, all: &'a [T], work: impl Fn(&'a 
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// How a run with every sync in place fails.
 fn failure(outcome: &Outcome) -> Option<String> {
-    let broken = outcome.failures.iter().find(|failure| matches!(failure, Failure::Broken(_)));
-    broken.or(outcome.failures.first()).map(Failure::kind)
+    worst(outcome.failures.iter())
+}
+
+/// What a run with a sync switched off shows of it: a broken promise, or something that did not come as it must. That a fault has
+/// found nothing to strike says that the run took another way, and nothing of what the sync is for.
+fn missed(outcome: &Outcome) -> Option<String> {
+    worst(outcome.failures.iter().filter(|failure| !matches!(failure, Failure::Inert { .. })))
+}
+
+fn worst<'a>(mut failures: impl Iterator<Item = &'a Failure> + Clone) -> Option<String> {
+    let broken = failures.clone().find(|failure| matches!(failure, Failure::Broken(_)));
+    broken.or(failures.next()).map(Failure::kind)
 }
 
 fn broken(report: &Report) -> Option<String> {
