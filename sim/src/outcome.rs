@@ -182,11 +182,7 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
     let scenario = unfold(scenario, seed);
     match executor::execute_without(&scenario, off) {
         Ok(executed) => {
-            let verdict = oracle::judge(&executed.trace);
-            let mut failures: Vec<Failure> = executed.panic.into_iter().map(Failure::Panic).collect();
-            failures.extend(verdict.broken.into_iter().map(Failure::Broken));
-            failures.extend(of_steps(&scenario, &executed.trace));
-            failures.sort_by_key(Failure::rank);
+            let failures = failures(&scenario, &executed.trace, executed.panic);
             Outcome { scenario, trace: executed.trace, syncs: executed.syncs, failures }
         }
         Err(ExecuteError::Stuck(why)) => Outcome {
@@ -196,6 +192,15 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
             failures: vec![Failure::Stuck(why)],
         },
     }
+}
+
+/// What went wrong in a run of this scenario, worst and first first.
+pub(crate) fn failures(scenario: &Scenario, trace: &Trace, panic: Option<String>) -> Vec<Failure> {
+    let mut failures: Vec<Failure> = panic.into_iter().map(Failure::Panic).collect();
+    failures.extend(oracle::judge(trace).broken.into_iter().map(Failure::Broken));
+    failures.extend(of_steps(scenario, trace));
+    failures.sort_by_key(Failure::rank);
+    failures
 }
 
 /// What the steps themselves said was wrong.

@@ -9,8 +9,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::find::find;
-use super::number;
 use super::out::{complain, say};
+use super::{images, number};
 use sim::barriers::{Barrier, Effort, Subject, barriers};
 use sim::explore::Bounds;
 
@@ -25,7 +25,7 @@ pub struct Barriers {
     #[arg(default_value = "scenarios")]
     paths: Vec<PathBuf>,
     /// Images per crash point, at most.
-    #[arg(long, default_value_t = 32, value_parser = number::<u64>)]
+    #[arg(long, default_value_t = 32, value_parser = images)]
     limit: u64,
     /// Try all scenarios for each place, not just until one notices.
     #[arg(long)]

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::find::find;
-use super::number;
 use super::out::{complain, say};
+use super::{images, number};
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
 use sim::place::Place;
 use sim::report::SIM;
@@ -34,7 +34,7 @@ pub struct Explore {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     depth: u32,
     /// Images per crash point, at most; of more, so many are drawn at random, and the report says so.
-    #[arg(long, default_value_t = 256, value_parser = number::<u64>)]
+    #[arg(long, default_value_t = 256, value_parser = images)]
     limit: u64,
     /// Threads; 0: one per core.
     #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = number::<usize>)]
@@ -53,8 +53,8 @@ pub struct Explore {
 /// What many scenarios came to.
 fn sums(explored: usize, broken: &[&str]) -> String {
     match broken {
-        [] => format!("{explored} explored, none with violations"),
-        some => format!("{explored} explored, {} with violations: {}", some.len(), some.join(", ")),
+        [] => format!("{explored} explored, none failed"),
+        some => format!("{explored} explored, {} failed: {}", some.len(), some.join(", ")),
     }
 }
 
@@ -69,7 +69,7 @@ fn profile(name: &str) -> Result<Profile, String> {
 }
 
 impl Explore {
-    /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
+    /// Exit code 0: all held. 1: a promise was broken, or the run itself failed. 2: the scenario is wrong. 4: the harness failed.
     pub fn run(&self) -> ExitCode {
         if let Err(code) = super::syncs(self.without.as_ref()) {
             return code;
@@ -100,9 +100,15 @@ impl Explore {
                 Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
             let report = explore(&run, bounds);
             say!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
+            for failure in &run.failures {
+                worst = worst.max(failure.exit_code());
+                say!("\nFAILED without any crash of the explorer's\n{failure}");
+            }
+            if !(run.failures.is_empty() && report.holds()) {
+                broken.push(file.name.as_str());
+            }
             if let Some(violation) = &report.first {
                 worst = worst.max(1);
-                broken.push(file.name.as_str());
                 say!("\nFAILED {violation}");
                 self.show(file, &run, violation);
             }

@@ -31,6 +31,14 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| "expected a whole number, 0 or more".to_owned())
 }
 
+/// So many images of each crash point: with none, nothing would be explored, and all would hold.
+fn images(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        0 => Err("expected 1 or more: of no image there is nothing to say".to_owned()),
+        some => Ok(some),
+    }
+}
+
 /// A scenario from a file; where it cannot be read, what is wrong with it has been said.
 fn load(path: &Path) -> Result<Scenario, ExitCode> {
     suite::load(path).map_err(|e| {

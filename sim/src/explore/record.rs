@@ -8,6 +8,7 @@ use faults::{History, Site};
 use super::report::Point;
 use super::visit::pick;
 use crate::executor;
+use crate::outcome::{Failure, failures};
 use crate::place::Place;
 use crate::scenario::{BrokerSettings, Profile, Scenario, unfold};
 use crate::trace::{Event, Trace};
@@ -38,6 +39,9 @@ pub struct Run {
     pub len: usize,
     /// What the broker was started with, from which entry on.
     pub starts: Vec<(usize, BrokerSettings)>,
+    /// How the run itself did not go as it must: then its crash points are those of something else than the scenario says. On a
+    /// disk that is not the scenario's own, expectations may be unmet.
+    pub failures: Vec<Failure>,
     /// A sync that is switched off, in the history and in every recovery.
     pub off: Option<Place>,
 }
@@ -46,6 +50,7 @@ impl Run {
     /// Executes a scenario with one seed.
     pub fn new(scenario: &Scenario, seed: u64, profile: Option<Profile>) -> Result<Run, Unexplorable> {
         let mut scenario = unfold(scenario, seed);
+        let its_own = profile.is_none_or(|profile| profile == scenario.disk.profile.unwrap_or_default());
         if let Some(profile) = profile {
             scenario.disk.profile = Some(profile);
         }
@@ -56,7 +61,9 @@ impl Run {
         let len = recorded.marks.partition_point(|entry| *entry < healed);
         let profile = executor::profile(scenario.disk.profile.unwrap_or_default());
         let (history, marks, starts) = (recorded.history, recorded.marks, recorded.starts);
-        Ok(Run { scenario, profile, trace, history, marks, len, starts, off: None })
+        let mut failures = failures(&scenario, &trace, recorded.executed.panic);
+        failures.retain(|failure| its_own || !matches!(failure, Failure::Unmet { .. }));
+        Ok(Run { scenario, profile, trace, history, marks, len, starts, failures, off: None })
     }
 
     /// The same run on a broker in which this place does not sync.
