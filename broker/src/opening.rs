@@ -220,7 +220,10 @@ impl<D: Disk> Opening<'_, D> {
             let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].iter().any(|s| entry.name.ends_with(s));
             let ours = session::MARKERS.contains(&entry.name.as_str());
             if leftover && entry.is_dir && !read_only {
-                let done = topic::purge(&self.world.disk, &path);
+                // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
+                // without what is in it.
+                let named = disk::sync_dir(&self.world.disk, self.data);
+                let done = named.and_then(|()| topic::purge(&self.world.disk, &path));
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {

@@ -143,8 +143,11 @@ impl LastRun {
 pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<()> {
     let (clean, was_clean) = (data.join(CLEAN), data.join(WAS_CLEAN));
     let stops = last.stops();
-    let kept = if stops.is_empty() || last.was_clean.as_ref() == Some(&stops) {
+    let kept = if stops.is_empty() {
         Ok(())
+    } else if last.was_clean.as_ref() == Some(&stops) {
+        // A start that was killed here may have given it that name, and not made the name durable.
+        disk::sync_dir(disk, data)
     } else {
         files::replace(disk, &was_clean, print_clean(&stops).as_bytes())
     };
