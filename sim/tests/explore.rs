@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use faults::{Op, Site};
-use sim::explore::{Bounds, Run, Violation, explore, locate};
+use sim::explore::{Bounds, Choice, Run, Violation, explore, locate};
 use sim::place::Place;
 use sim::suite;
 
@@ -82,6 +82,52 @@ fn a_crash_inside_a_recovery_is_written_too() {
     assert!(witness.shows, "{}", sim::scenario::syntax::print(&witness.scenario));
     let mend = locate(&run, &violation, 16).expect("a single sync mends it");
     assert!(mend.in_recovery && mend.path.ends_with(".log.tmp"), "{mend}");
+}
+
+/// The process dies behind a write that is not synced yet, and the cache survives; the next start serves what it finds there, and then
+/// the lights go out. No crash is in the scenario.
+#[test]
+fn what_a_start_after_a_kill_serves_must_last() {
+    let run = recorded("torn_tail");
+    let synced = |s: &&faults::Step| s.op == Op::Sync && s.path.ends_with(".log") && &*s.phase == "recovery";
+    let off = run.history.steps().iter().rev().find(synced).and_then(|step| step.site);
+    let (_, violation) = violation(&run, &off.expect("the start syncs the log").into(), 2);
+    assert_eq!(violation.point.choice, Choice::Process, "{violation}");
+    assert!(violation.nested.is_some_and(|nested| nested.choice != Choice::Process), "{violation}");
+    assert_eq!(violation.broken.kind, "lost", "{violation}");
+}
+
+/// Which thread meets an image first makes no difference.
+#[test]
+fn the_first_violation_is_the_same_on_any_number_of_threads() {
+    let run = recorded("clean_stop");
+    let run = run.without(&place(&run, Op::Sync, ".index"));
+    let first = |threads| explore(&run, Bounds { threads, ..bounds(2) }).first.map(|first| first.to_string());
+    let alone = first(1);
+    assert!(alone.is_some());
+    assert!((2..6).all(|threads| first(threads) == alone));
+}
+
+/// What the explorer is asked about is the scenario, and not only what comes of its crashes.
+#[test]
+fn a_run_that_fails_without_any_crash_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let code = |steps: &str, arguments: &[&str]| {
+        let file = dir.path().join("t.kdl");
+        std::fs::write(&file, format!("scenario \"t\"\ntopic orders\n{steps}")).expect("it is written");
+        let sim = Command::new(env!("CARGO_BIN_EXE_sim"))
+            .args(["explore", "--depth", "1", "--threads", "1"])
+            .args(arguments)
+            .arg(file)
+            .output()
+            .expect("sim runs");
+        sim.status.code()
+    };
+    assert_eq!(code("produce orders value=\"a\"", &[]), Some(0));
+    assert_eq!(code("produce orders value=\"a\" expect-offset=7", &[]), Some(1), "an expectation is not met");
+    assert_eq!(code("fault write \"*.log\" error=EIO", &[]), Some(1), "a fault never strikes");
+    assert_eq!(code("corrupt \"orders/7/@last.log\" at=0", &[]), Some(2), "a step is impossible");
+    assert_eq!(code("produce orders value=\"a\"", &["--limit=0"]), Some(2), "nothing would be explored");
 }
 
 #[test]

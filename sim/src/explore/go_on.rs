@@ -16,12 +16,43 @@ use broker::partition::Partition;
 use super::recover::{Found, Running, read};
 use crate::oracle::look::{PartitionLook, name};
 use crate::oracle::{Broken, Promise};
+use crate::scenario::{Content, Expect, Produce, Step};
 use crate::trace::Recovered;
 use crate::world::disk::WorldDisk;
 
 /// What is appended.
 const KEY: &[u8] = b"after";
 const VALUE: &[u8] = b"the recovery";
+
+/// What these violations are called.
+const KINDS: [&str; 7] = [
+    "does not start again",
+    "takes nothing more",
+    "not at the end",
+    "not what was appended",
+    "range not gone on with",
+    "not gone on with",
+    "cut again",
+];
+
+/// Whether it was found behind a recovery.
+pub(super) fn is_its_own(broken: &Broken) -> bool {
+    KINDS.contains(&broken.kind)
+}
+
+/// The step of a scenario that does what was done here, to the partition that a violation is about.
+pub(super) fn appends(broken: &Broken) -> Option<Step> {
+    let (topic, number) = broken.what.rsplit_once('/')?;
+    let text = |bytes: &[u8]| Content::Text(String::from_utf8_lossy(bytes).into_owned());
+    Some(Step::Produce(Produce {
+        topic: topic.to_owned(),
+        partition: Some(number.parse().ok()?),
+        key: Some(text(KEY)),
+        value: text(VALUE),
+        expect: Expect::Any,
+        ..Produce::default()
+    }))
+}
 
 type Looks = BTreeMap<(Arc<str>, u32), PartitionLook>;
 
@@ -79,7 +110,7 @@ async fn append(
         Err(e) if e.code() == Code::StorageFull => return Ok(None),
         Err(e) => {
             let expected = "it takes a record after the recovery".to_owned();
-            return Err(broken(Promise::Live, "takes nothing", what.into(), expected, e.to_string()));
+            return Err(broken(Promise::Live, "takes nothing more", what.into(), expected, e.to_string()));
         }
     };
     if appended.base.get() != before.end {
@@ -123,7 +154,13 @@ fn kept(took: &Looks, second: &Found) -> Result<(), Box<Broken>> {
 fn same(what: &str, expected: &PartitionLook, found: &PartitionLook, when: &str) -> Result<(), Box<Broken>> {
     let range = |look: &PartitionLook| format!("the log is {} to {} {when}", look.start, look.end);
     if (expected.start, expected.end) != (found.start, found.end) || !found.ranged {
-        return Err(broken(Promise::Dense, "not gone on with", what.into(), range(expected), range(found)));
+        return Err(broken(
+            Promise::Dense,
+            "range not gone on with",
+            what.into(),
+            range(expected),
+            range(found),
+        ));
     }
     let offsets = expected.start..expected.end;
     let differs = |offset: &u64| {
@@ -149,4 +186,60 @@ fn broken(
     found: String,
 ) -> Box<Broken> {
     Box::new(Broken { promise, kind, what, expected, found, entry: 0, because: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Run;
+    use super::super::recover::{recover, start};
+    use super::super::report::{Choice, Point};
+    use super::*;
+    use crate::scenario::syntax::parse;
+
+    const LOG: &str = "/data/orders/0/00000000000000000000.log";
+
+    /// What is found where `before` has a wrong idea of the recovered log, and `between` changes the disk before the next.
+    fn tried(before: impl FnOnce(&mut Found), between: impl FnOnce(&faults::Disk)) -> Option<&'static str> {
+        let text = "scenario \"t\"\ntopic orders\nproduce orders value=\"a\"\nproduce orders value=\"b\"";
+        let run = Run::new(&parse("t", text).expect("a scenario"), 0, None).expect("it runs");
+        let point = Point { steps: run.len, bytes: None, choice: Choice::Process };
+        let disk = run.image(point).expect("a crash point").to_disk(faults::Config::default());
+        let (settings, boot) = (run.settings_at(point.steps), run.boot(point));
+        let (mut found, running) = start(&disk, &settings, boot.clone(), None).expect("it starts");
+        before(&mut found);
+        let restart = || {
+            between(&disk);
+            recover(&disk, &settings, boot, None)
+        };
+        go_on(&found, running, restart).map(|broken| broken.kind)
+    }
+
+    #[test]
+    fn a_sound_broker_goes_on() {
+        assert_eq!(tried(|_| (), |_| ()), None);
+    }
+
+    #[test]
+    fn a_record_under_another_offset_than_the_end_is_noticed() {
+        let further = |found: &mut Found| found.look.partitions.values_mut().for_each(|look| look.end += 1);
+        assert_eq!(tried(further, |_| ()), Some("not at the end"));
+    }
+
+    #[test]
+    fn what_the_next_recovery_does_not_find_is_noticed() {
+        let cut = |disk: &faults::Disk| {
+            let len = disk.seen(LOG).expect("a log").len() as u64;
+            disk.truncate(LOG, len - 1).expect("it is cut");
+        };
+        assert_eq!(tried(|_| (), cut), Some("range not gone on with"));
+    }
+
+    #[test]
+    fn a_remnant_behind_what_was_appended_is_noticed() {
+        let more = |disk: &faults::Disk| {
+            let bytes = [disk.seen(LOG).expect("a log"), b"remnant".to_vec()].concat();
+            disk.put(LOG, &bytes).expect("it is longer");
+        };
+        assert_eq!(tried(|_| (), more), Some("cut again"));
+    }
 }

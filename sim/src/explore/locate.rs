@@ -10,7 +10,7 @@ use faults::{History, Op, Site, Step};
 
 use super::recover::recover;
 use super::report::Violation;
-use super::visit::{FIRST_BOOT, Inside, explore_with};
+use super::visit::{Inside, explore_with};
 use super::{Bounds, Run, explore};
 
 /// A sync that mends a violation.
@@ -34,7 +34,7 @@ pub struct Mend {
 pub fn locate(run: &Run, violation: &Violation, images: u64) -> Option<Mend> {
     match violation.nested {
         None => in_the_run(run, violation.point.steps, images),
-        Some((until, _)) => in_recovery(run, violation, until, images),
+        Some(nested) => in_recovery(run, violation, nested.steps, images),
     }
 }
 
@@ -68,7 +68,7 @@ fn in_recovery(run: &Run, violation: &Violation, until: usize, images: u64) -> O
 fn recovery_of(run: &Run, violation: &Violation) -> Option<History> {
     let disk = run.image(violation.point)?.to_disk(faults::Config::new(run.profile));
     let settings = run.settings_at(violation.point.steps);
-    let found = recover(&disk, &settings, FIRST_BOOT.into(), run.off.as_ref()).ok()?;
+    let found = recover(&disk, &settings, run.boot(violation.point), run.off.as_ref()).ok()?;
     found.history
 }
 

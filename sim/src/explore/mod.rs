@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | [`recover`] | one image, opened by the broker and read |
 //! | `go_on` | what the broker takes after a recovery, and still has after the next |
+//! | `recovered` | what recoveries have come to, each image recovered once |
 //! | [`record`] | the run that is explored |
 //! | [`visit`] | goes through all crash points, on all cores |
 //! | [`nested`] | crashes inside recovery |
@@ -25,6 +26,7 @@ pub mod locate;
 pub mod nested;
 pub mod record;
 pub mod recover;
+mod recovered;
 pub mod report;
 pub mod visit;
 pub mod witness;

@@ -1,30 +1,34 @@
-//! Crashes inside recovery: after each of its operations, what could have been left is recovered again. That recovery is judged
-//! like every other, and must come to the same bytes as the one that nobody disturbed.
+//! Crashes inside recovery: after each of its operations, and inside its writes, what could have been left is recovered again. The
+//! first crash and the second are each of the process alone or of the machine. The second recovery is judged like every other,
+//! and must come to the same bytes as the one that nobody disturbed.
 
 use std::sync::Arc;
 
-use broker::settings::Settings;
-use faults::History;
+use faults::{Cursor, History, Images};
 use fnv::FnvHashSet;
 
 use super::recover::Found;
-use super::report::{Choice, Report};
-use super::visit::{Shared, choose, judge, pick};
+use super::recovered::Start;
+use super::report::{Choice, Point, Report};
+use super::visit::{Shared, choose, cuts, judge, pick};
 use crate::oracle::Broken;
 use crate::oracle::walk::Walk;
 use crate::trace::{Again, Millis};
 
-/// Under which name the machine is started after a crash inside a recovery.
+/// Under which name the machine is started after the lights went out inside a recovery.
 const BOOT: &str = "explored-2";
+
+/// The most images of a cut inside a write of a recovery.
+const CUT_IMAGES: u64 = 4;
 
 /// A recovery that nobody disturbed.
 pub(super) struct First<'a> {
     pub(super) found: &'a Found,
     /// The run up to the crash before it.
     pub(super) crashed: &'a Walk,
-    /// Which of the run's starts it is like, and what with.
-    pub(super) start: usize,
-    pub(super) settings: &'a Settings,
+    /// Whether that crash took the machine.
+    pub(super) power: bool,
+    pub(super) start: &'a Start,
     pub(super) now: Millis,
     /// What it did to the disk.
     pub(super) history: &'a History,
@@ -33,44 +37,126 @@ pub(super) struct First<'a> {
 }
 
 /// Goes through the crash points of one recovery; the first violation, and where.
-pub(super) fn visit(
-    shared: &Shared<'_>,
-    report: &mut Report,
-    first: &First<'_>,
-) -> Option<((usize, Choice), Broken)> {
+pub(super) fn visit(shared: &Shared<'_>, report: &mut Report, first: &First<'_>) -> Option<(Point, Broken)> {
     let once = first.found.image();
-    let boot: Arc<str> = BOOT.into();
-    let mut seen = FnvHashSet::default();
+    let after_power = Start { boot: BOOT.into(), ..first.start.clone() };
+    let mut inside = Inside { shared, report, first, once, after_power, seen: FnvHashSet::default() };
     let mut cursor = first.history.cursor();
-    while cursor.advance() {
+    loop {
         let steps = cursor.position();
-        if steps < first.range.0 || steps > first.range.1 {
-            continue;
+        if (first.range.0..=first.range.1).contains(&steps)
+            && let Some(found) = inside.point(&cursor, steps)
+        {
+            return Some(found);
         }
-        let images = cursor.images();
-        let (choices, sampled) = choose(&images, shared.bounds.inner, steps as u64);
-        report.sampled += u64::from(sampled);
-        for choice in choices {
-            let image = pick(&images, choice);
-            report.images += 1;
-            let hash = image.hash();
-            if !seen.insert(hash) {
-                continue;
-            }
-            let (found, new) = shared.recovered(&image, hash, (first.start, first.settings), &boot);
-            report.nested += u64::from(new);
-            report.judged += 1;
-            let mut walk = first.crashed.clone();
-            walk.disturbed(first.found.clean);
-            judge(&mut walk, &found, first.now);
-            if let Ok(again) = &*found {
-                report.compared += 1;
-                walk.again(Again::Killed { operation: steps as u64 }, &once, &again.image());
-            }
-            if let Some(broken) = walk.findings.first() {
-                return Some(((steps, choice), broken.clone()));
-            }
+        if !cursor.advance() {
+            return None;
         }
     }
-    None
+}
+
+struct Inside<'a, 'b> {
+    shared: &'a Shared<'a>,
+    report: &'b mut Report,
+    first: &'a First<'a>,
+    once: Arc<crate::trace::Image>,
+    after_power: Start,
+    /// Images by their hash, and whether what the recovery found had been read by then.
+    seen: FnvHashSet<(u128, bool)>,
+}
+
+impl Inside<'_, '_> {
+    fn point(&mut self, cursor: &Cursor<'_>, steps: usize) -> Option<(Point, Broken)> {
+        let bounds = self.shared.bounds;
+        // Before its first operation nothing is left but what it was started on.
+        if steps > 0 {
+            let found = self.images(&cursor.images(), (steps, None), bounds.inner);
+            if found.is_some() {
+                return found;
+            }
+        }
+        let len = cursor.next_write_len().filter(|_| bounds.cuts && bounds.nested_cuts)?;
+        let position = self.first.history.steps()[steps].position;
+        let most = bounds.inner.min(CUT_IMAGES);
+        few(cuts(position, len)).into_iter().find_map(|bytes| {
+            let images = cursor.images_inside(bytes)?;
+            self.report.cuts += 1;
+            self.images(&images, (steps, Some(bytes)), most)
+        })
+    }
+
+    fn images(
+        &mut self,
+        images: &Images,
+        (steps, bytes): (usize, Option<u64>),
+        bound: u64,
+    ) -> Option<(Point, Broken)> {
+        let salt = steps as u64 ^ bytes.map_or(0, |bytes| (bytes + 1) << 20);
+        let (mut choices, sampled) = choose(images, bound, salt);
+        self.report.sampled += u64::from(sampled);
+        choices.push(Choice::Process);
+        choices.into_iter().find_map(|choice| self.image(images, Point { steps, bytes, choice }))
+    }
+
+    fn image(&mut self, images: &Images, point: Point) -> Option<(Point, Broken)> {
+        let image = pick(images, point.choice);
+        self.report.images += 1;
+        let power = point.choice != Choice::Process;
+        // What shows the same files with nothing pending is something else.
+        let hash = if power { image.hash() } else { !image.hash() };
+        if !self.seen.insert((hash, self.has_ended(point))) {
+            return None;
+        }
+        let start = if power { &self.after_power } else { self.first.start };
+        let (found, new) = self.shared.recoveries.recovered(&image, hash, start);
+        self.report.nested += u64::from(new);
+        self.report.judged += 1;
+        let mut walk = self.walk(images, point);
+        judge(&mut walk, &found, self.first.now);
+        if let Ok(again) = &*found
+            && self.must_be_alike(power)
+        {
+            self.report.compared += 1;
+            walk.again(Again::Killed { operation: point.steps as u64 }, &self.once, &again.image());
+        }
+        walk.findings.first().map(|broken| (point, broken.clone()))
+    }
+
+    /// Whether the second recovery must come to the same as the first.
+    fn must_be_alike(&self, power: bool) -> bool {
+        match self.first.power {
+            true => true,
+            // What was pending before the first crash was pending still: the second may have taken it. And a failure of the
+            // device that the first recovery was told of, nobody tells the second.
+            false => !power && !self.first.found.failing,
+        }
+    }
+
+    /// Whether the recovery had come to its end.
+    fn has_ended(&self, point: Point) -> bool {
+        point.bytes.is_none() && point.steps == self.first.history.len()
+    }
+
+    /// The run up to the second crash. What a recovery has come to its end with has been read by then; where the process alone
+    /// had died before it, that may not have been durable yet.
+    fn walk(&self, images: &Images, point: Point) -> Walk {
+        let First { found, crashed, now, power, .. } = self.first;
+        let mut walk = (*crashed).clone();
+        if !power && point.choice != Choice::Process {
+            if self.has_ended(point) && !images.process_crash().has_lost_pages() {
+                walk.found((found.clean, found.failing), &found.said, &found.look, *now);
+            }
+            walk.lights_out(*now);
+        }
+        walk.disturbed(found.clean);
+        walk
+    }
+}
+
+/// The first cut, the last, one in the middle, and those at sectors.
+fn few(cuts: Vec<u64>) -> Vec<u64> {
+    let (last, middle) = (cuts.len().saturating_sub(1), cuts.len() / 2);
+    let is_one =
+        |at: usize, bytes: u64| at == 0 || at == middle || at == last || bytes.is_multiple_of(faults::SECTOR);
+    cuts.into_iter().enumerate().filter(|(at, bytes)| is_one(*at, *bytes)).map(|(_, bytes)| bytes).collect()
 }

@@ -1,11 +1,12 @@
 //! The run that is explored: a scenario, executed once, with all that its disk went through.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use broker::settings::Settings;
 use faults::{History, Site};
 
-use super::report::Point;
+use super::report::{Choice, Point};
 use super::visit::pick;
 use crate::executor;
 use crate::outcome::{Failure, failures};
@@ -13,6 +14,9 @@ use crate::place::Place;
 use crate::scenario::{BrokerSettings, Profile, Scenario, unfold};
 use crate::trace::{Event, Trace};
 use crate::world::host::log_settings;
+
+/// Under which name the machine is started after the lights went out in the run.
+const FIRST_BOOT: &str = "explored-1";
 
 /// Why a scenario cannot be explored.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +110,16 @@ impl Run {
         let entry = self.entry_after(steps).unwrap_or(self.trace.entries.len());
         let start = self.starts.iter().rev().find(|(at, _)| *at <= entry).or(self.starts.first());
         start.map_or_else(|| log_settings(&BrokerSettings::default()), |(_, settings)| log_settings(settings))
+    }
+
+    /// Under which name the machine is started after a crash.
+    pub(super) fn boot(&self, point: Point) -> Arc<str> {
+        if point.choice != Choice::Process {
+            return FIRST_BOOT.into();
+        }
+        let before = self.history.steps().iter().take(point.steps);
+        let lost = before.filter(|step| step.is_power_loss()).count();
+        format!("boot-{}", lost + 1).into()
     }
 
     /// The places that sync in it.

@@ -59,8 +59,8 @@ pub struct Point {
 pub struct Violation {
     /// The crash.
     pub point: Point,
-    /// The crash inside the recovery after it: so many of its operations were done, and this was left.
-    pub nested: Option<(usize, Choice)>,
+    /// The crash inside the recovery after it: where in what that did, and what was left.
+    pub nested: Option<Point>,
     /// What was broken.
     pub broken: Broken,
 }
@@ -132,7 +132,7 @@ impl Report {
     }
 
     /// Notes a violation.
-    pub(crate) fn violated(&mut self, point: Point, nested: Option<(usize, Choice)>, broken: &Broken) {
+    pub(crate) fn violated(&mut self, point: Point, nested: Option<Point>, broken: &Broken) {
         self.violations += 1;
         if self.first.is_none() {
             self.first = Some(Violation { point, nested, broken: broken.clone() });
@@ -197,8 +197,10 @@ impl fmt::Display for Violation {
             write!(f, " and {bytes} bytes of the next")?;
         }
         write!(f, ": {}", self.point.choice)?;
-        if let Some((steps, choice)) = self.nested {
-            write!(f, "; then after operation {steps} of recovery: {choice}")?;
+        if let Some(Point { steps, bytes, choice }) = self.nested {
+            write!(f, "; then after operation {steps} of recovery")?;
+            bytes.map_or(Ok(()), |bytes| write!(f, " and {bytes} bytes of the next"))?;
+            write!(f, ": {choice}")?;
         }
         write!(f, "\n{}", self.broken)
     }

@@ -1,20 +1,20 @@
 //! Goes through all crash points of a run, on all cores.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
 use faults::{Cursor, Image, Images, SECTOR};
-use fnv::{FnvHashMap, FnvHashSet, FnvHasher};
+use fnv::FnvHashMap;
 
 use super::Bounds;
-use super::go_on::go_on;
 use super::nested;
 use super::record::Run;
-use super::recover::{self, Found, recover};
+use super::recover::Found;
+use super::recovered::{Recoveries, Start};
 use super::report::{Choice, Point, Report};
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::Walk;
@@ -25,49 +25,16 @@ use crate::world::host::log_settings;
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
 const CUT_EVERYWHERE: u64 = 48;
 
-/// Under which name the machine is started after the lights went out in the run.
-pub(super) const FIRST_BOOT: &str = "explored-1";
-
-/// What is known of an image by its hash, its settings and the name under which the machine was started.
-type Key = (u128, usize, Arc<str>);
-type Known = Arc<Result<Found, String>>;
-
-/// What a recovery has come to: the hash of the files that it left, its settings and its start's name, and a hash of what it said.
-type Left = (u128, usize, Arc<str>, u64);
-
-/// What recoveries have come to. The same image is met at many crash points, most of them close to each other: what was
-/// found is forgotten where it grows large, and not that it was.
-#[derive(Default)]
-struct Memory {
-    ever: FnvHashSet<Key>,
-    found: FnvHashMap<Key, Known>,
-    bytes: usize,
-}
-
-/// So much is kept of what recoveries have found.
-const MEMORY_BYTES: usize = 256 << 20;
-
-impl Memory {
-    /// Whether it is the first time that anything was found there.
-    fn learn(&mut self, key: Key, found: &Known) -> bool {
-        let bytes = found.as_ref().as_ref().map_or(0, Found::bytes);
-        if self.bytes + bytes > MEMORY_BYTES {
-            (self.found, self.bytes) = (FnvHashMap::default(), 0);
-        }
-        if self.found.insert(key.clone(), found.clone()).is_none() {
-            self.bytes += bytes;
-        }
-        self.ever.insert(key)
-    }
-}
+/// An image by its hash, what clients know, whether power was lost, and whether the recovery is crashed too.
+type Judged = (u128, usize, bool, bool);
 
 /// What the threads share.
 pub(super) struct Shared<'a> {
     pub(super) run: &'a Run,
     pub(super) bounds: Bounds,
-    known: Mutex<Memory>,
-    /// What was wrong behind a recovery that left these files and said this: the same for all of them.
-    then: Mutex<FnvHashMap<Left, Option<Box<Broken>>>>,
+    pub(super) recoveries: Recoveries<'a>,
+    /// What was judged, and the earliest crash point that it was met at.
+    judged: Mutex<FnvHashMap<Judged, Point>>,
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
@@ -98,7 +65,8 @@ pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
     let first = AtomicUsize::new(usize::MAX);
-    let shared = Shared { run, bounds, known: Mutex::default(), then: Mutex::default(), first, inside };
+    let (recoveries, judged) = (Recoveries::of(run), Mutex::default());
+    let shared = Shared { run, bounds, recoveries, judged, first, inside };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
         report.add(Visit::new(&shared).all(0, 1));
@@ -114,7 +82,7 @@ pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -
         parts.into_iter().for_each(|part| report.add(part));
     }
     report.sites.extend(run.sites());
-    report.gone_on = shared.then.lock().unwrap_or_else(PoisonError::into_inner).len() as u64;
+    report.gone_on = shared.recoveries.results() as u64;
     report.took = began.elapsed();
     report
 }
@@ -130,10 +98,8 @@ struct Visit<'a> {
     /// Which of the run's starts is the last.
     start: Option<usize>,
     settings: BTreeMap<usize, Settings>,
-    /// Changes whenever clients have been told something: an image that was judged before is judged again.
+    /// Changes whenever what has to be found after a crash does: an image that was judged before is judged again.
     knowledge: usize,
-    judged: FnvHashSet<(u128, usize, bool)>,
-    boots: u64,
 }
 
 impl<'a> Visit<'a> {
@@ -149,8 +115,6 @@ impl<'a> Visit<'a> {
             start: None,
             settings,
             knowledge: 0,
-            judged: FnvHashSet::default(),
-            boots: 1,
         }
     }
 
@@ -167,9 +131,6 @@ impl<'a> Visit<'a> {
             let bounds = self.shared.bounds;
             if (bounds.from..=bounds.to).contains(&steps) && steps % threads == thread {
                 self.point(&cursor, steps);
-            }
-            if run.history.steps().get(steps).is_some_and(faults::Step::is_power_loss) {
-                self.boots += 1;
             }
             if !cursor.advance() {
                 return self.report;
@@ -188,11 +149,10 @@ impl<'a> Visit<'a> {
             self.walk.findings.entry = self.entry;
             self.walk.entry(next);
             self.walk.findings.clear();
-            self.now = next.at;
-            match &next.event {
-                Event::Disk(op) if op.op != "create" => {}
-                _ => self.knowledge = self.entry + 1,
+            if next.at != self.now || tells(&next.event) {
+                self.knowledge = self.entry + 1;
             }
+            self.now = next.at;
             let starts = &run.starts;
             self.start = starts.iter().rposition(|(at, _)| *at <= self.entry).or(self.start);
             self.entry += 1;
@@ -224,8 +184,7 @@ impl<'a> Visit<'a> {
     }
 
     fn images(&mut self, images: &Images, crashed: &Walk, (steps, bytes): (usize, Option<u64>), bound: u64) {
-        let salt = (steps as u64) << 20 ^ bytes.map_or(0, |b| (b + 1) << 8);
-        let (choices, sampled) = choose(images, bound, salt);
+        let (choices, sampled) = choose(images, bound, salt(steps, bytes));
         self.report.sampled += u64::from(sampled);
         for choice in choices {
             self.image(&pick(images, choice), crashed, Point { steps, bytes, choice });
@@ -237,48 +196,46 @@ impl<'a> Visit<'a> {
             return;
         }
         self.report.images += 1;
-        let (hash, power) = (image.hash(), point.choice != Choice::Process);
-        if !self.judged.insert((hash, self.knowledge, power)) {
+        let power = point.choice != Choice::Process;
+        let bounds = self.shared.bounds;
+        let deeper = bounds.depth > 1 && (point.bytes.is_none() || bounds.nested_cuts);
+        let hash = match power {
+            true => image.hash(),
+            // What is pending behind the files that it shows is still there, and differs from point to point.
+            false => image.hash() ^ u128::from(salt(point.steps, point.bytes)),
+        };
+        if !self.shared.claims((hash, self.knowledge, power, deeper), point) {
             return;
         }
-        let boot: Arc<str> = match power {
-            true => FIRST_BOOT.into(),
-            false => format!("boot-{}", self.boots).into(),
-        };
-        let start = self.start.unwrap_or(0);
-        let Some(settings) = self.settings.get(&start).cloned() else { return };
-        let (found, new) = self.shared.recovered(image, hash, (start, &settings), &boot);
+        let number = self.start.unwrap_or(0);
+        let Some(settings) = self.settings.get(&number).cloned() else { return };
+        let start = Start { number, settings, boot: self.shared.run.boot(point) };
+        let (found, new) = self.shared.recoveries.recovered(image, hash, &start);
         self.report.recoveries += u64::from(new);
         self.report.judged += 1;
         let mut walk = crashed.clone();
         walk.findings.entry = self.entry.saturating_sub(1);
         judge(&mut walk, &found, self.now);
         if let Some(broken) = walk.findings.first() {
-            self.report.violated(point, None, broken);
-            self.shared.first.fetch_min(point.steps, Ordering::Relaxed);
-            return;
-        }
-        if let Ok(found) = &*found {
+            self.violated(point, None, broken);
+        } else if let Ok(found) = &*found {
             let steps = found.history.iter().flat_map(|history| history.steps());
             self.report.sites.extend(steps.filter(|step| step.is_sync()).filter_map(|step| step.site));
-            let bounds = self.shared.bounds;
-            let deeper = new && power && bounds.depth > 1 && (point.bytes.is_none() || bounds.nested_cuts);
-            if deeper && let Some((at, broken)) = self.inside_recovery(found, crashed, (start, &settings)) {
-                self.report.violated(point, Some(at), &broken);
-                self.shared.first.fetch_min(point.steps, Ordering::Relaxed);
+            let first = Crashed { found, crashed, power, start: &start };
+            if deeper && let Some((at, broken)) = self.inside_recovery(&first) {
+                self.violated(point, Some(at), &broken);
             }
         }
     }
-}
 
-impl Visit<'_> {
+    fn violated(&mut self, point: Point, nested: Option<Point>, broken: &Broken) {
+        self.report.violated(point, nested, broken);
+        self.shared.first.fetch_min(point.steps, Ordering::Relaxed);
+    }
+
     /// The crash points of a recovery; the first violation, and where.
-    fn inside_recovery(
-        &mut self,
-        found: &Found,
-        crashed: &Walk,
-        (start, settings): (usize, &Settings),
-    ) -> Option<((usize, Choice), Broken)> {
+    fn inside_recovery(&mut self, crashed: &Crashed<'_>) -> Option<(Point, Broken)> {
+        let Crashed { found, crashed, power, start } = *crashed;
         let recorded = found.history.as_ref()?;
         let added = self.shared.inside.as_ref();
         let added =
@@ -288,60 +245,47 @@ impl Visit<'_> {
             None => (recorded, (0, usize::MAX)),
         };
         let now = self.now;
-        let first = nested::First { found, crashed, start, settings, now, history, range };
+        let first = nested::First { found, crashed, power, start, now, history, range };
         nested::visit(self.shared, &mut self.report, &first)
     }
 }
 
-impl Shared<'_> {
-    /// What the broker makes of an image; whether it had to be asked.
-    pub(super) fn recovered(
-        &self,
-        image: &Image,
-        hash: u128,
-        (start, settings): (usize, &Settings),
-        boot: &Arc<str>,
-    ) -> (Known, bool) {
-        let key = (hash, start, boot.clone());
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known().found.get(&key) {
-            return (found.clone(), false);
-        }
-        let found = Arc::new(self.recover(image, (start, settings), boot));
-        let new = known().learn(key, &found);
-        (found, new)
-    }
-
-    /// Asks the broker.
-    fn recover(
-        &self,
-        image: &Image,
-        (start, settings): (usize, &Settings),
-        boot: &Arc<str>,
-    ) -> Result<Found, String> {
-        let off = self.run.off.as_ref();
-        let disk = image.to_disk(faults::Config::new(self.run.profile));
-        let (found, running) = recover::start(&disk, settings, boot.clone(), off)?;
-        let failing = image.is_failing();
-        let left = (disk.snapshot().hash(), start, boot.clone(), said(&found));
-        let then = || self.then.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = then().get(&left).cloned();
-        let then = known.unwrap_or_else(|| {
-            let restart = || recover(&disk, settings, boot.clone(), off);
-            // A device that fails may have the broker take nothing.
-            let broken = if failing { None } else { go_on(&found, running, restart) };
-            then().insert(left, broken.clone());
-            broken
-        });
-        Ok(Found { failing, then, ..found })
-    }
+/// Whether an event can change what has to be found after a crash. Most of what the disk does tells nobody anything.
+fn tells(event: &Event) -> bool {
+    let Event::Disk(op) = event else { return true };
+    let of_a_mark = match op.op {
+        "open" => op.path.ends_with(".log"),
+        "rename" | "remove" => &*op.path == "clean",
+        _ => false,
+    };
+    op.fault.is_some() || op.lies || op.result.is_err() || of_a_mark
 }
 
-/// What a recovery said that it did, and that may tell what the broker holds in memory from what another holds with these files.
-fn said(found: &Found) -> u64 {
-    let mut hasher = FnvHasher::default();
-    (found.clean, &found.said).hash(&mut hasher);
-    hasher.finish()
+/// A recovery, and the run up to the crash before it.
+struct Crashed<'a> {
+    found: &'a Found,
+    crashed: &'a Walk,
+    power: bool,
+    start: &'a Start,
+}
+
+impl Shared<'_> {
+    /// Whether what was met at this crash point is to be judged there: not where an earlier one has come to it. Which thread comes
+    /// first does not matter: the earliest crash point always judges it.
+    fn claims(&self, what: Judged, point: Point) -> bool {
+        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        match judged.entry(what) {
+            Entry::Occupied(earlier) if *earlier.get() < point => false,
+            Entry::Occupied(mut later) => {
+                later.insert(point);
+                true
+            }
+            Entry::Vacant(free) => {
+                free.insert(point);
+                true
+            }
+        }
+    }
 }
 
 /// Asks the oracle.
@@ -374,8 +318,13 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
     }
 }
 
+/// A number for each crash point.
+fn salt(steps: usize, bytes: Option<u64>) -> u64 {
+    (steps as u64) << 20 ^ bytes.map_or(0, |b| (b + 1) << 8)
+}
+
 /// Where a write is cut: after each byte where it is short, else at its ends, in its header, and at sectors.
-fn cuts(position: u64, len: u64) -> Vec<u64> {
+pub(super) fn cuts(position: u64, len: u64) -> Vec<u64> {
     if len <= CUT_EVERYWHERE {
         return (1..len).collect();
     }

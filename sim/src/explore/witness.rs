@@ -7,9 +7,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::report::{Choice, Violation};
-use super::visit::FIRST_BOOT;
-use super::{Run, recover};
+use super::report::{Choice, Point, Violation};
+use super::{Run, go_on, recover};
 use crate::executor::plan::plan;
 use crate::outcome::{Failure, Outcome, run_without};
 use crate::place::Place;
@@ -67,6 +66,8 @@ pub fn witness(run: &Run, violation: &Violation) -> Option<Witness> {
 
 fn shows(outcome: &Outcome, violation: &Violation) -> bool {
     let same = |failure: &Failure| match failure {
+        // What is wrong behind a recovery, the oracle calls by names of its own.
+        Failure::Broken(_) if go_on::is_its_own(&violation.broken) => true,
         Failure::Broken(broken) => {
             (broken.promise, broken.kind) == (violation.broken.promise, violation.broken.kind)
         }
@@ -203,13 +204,18 @@ fn written(run: &Run, violation: &Violation, placed: &Placed, crash: Crash) -> O
             scenario.steps.insert(*before, crash.fault(at));
         }
     }
-    if let Some((steps, choice)) = violation.nested {
-        match inside_recovery(run, violation, steps)? {
-            Some(at) => scenario.steps.extend([self::crash(choice).fault(&at), start()]),
-            None => scenario.steps.extend([start(), self::crash(choice).step()]),
+    if let Some(nested) = violation.nested {
+        let crash = self::crash(nested.choice);
+        match inside_recovery(run, violation, nested)? {
+            Some(at) => scenario.steps.extend([crash.fault(&at), start()]),
+            None => scenario.steps.extend([start(), crash.step()]),
         }
     }
     scenario.steps.extend([start(), Step::Check(Check::default())]);
+    if go_on::is_its_own(&violation.broken) {
+        scenario.steps.extend(go_on::appends(&violation.broken));
+        scenario.steps.extend([Step::Crash, start(), Step::Check(Check::default())]);
+    }
     scenario.seeds = Seeds::one(run.scenario.seeds.start);
     scenario.explore = false;
     scenario.sometimes.clear();
@@ -232,7 +238,7 @@ fn about(violation: &Violation, off: Option<&Place>) -> Vec<String> {
 }
 
 /// The operation before which a crash strikes inside the recovery of the violation's image; `Some(None)`: behind all of them.
-fn inside_recovery(run: &Run, violation: &Violation, steps: usize) -> Option<Option<Operation>> {
+fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Option<Operation>> {
     let disk = run.image(violation.point)?.to_disk(faults::Config::new(run.profile));
     let ops: Arc<Mutex<Vec<(DiskOp, usize)>>> = Arc::default();
     let told = ops.clone();
@@ -250,11 +256,11 @@ fn inside_recovery(run: &Run, violation: &Violation, steps: usize) -> Option<Opt
         told.lock().unwrap_or_else(PoisonError::into_inner).push((op, event.recorded));
     });
     let settings = run.settings_at(violation.point.steps);
-    let _ = recover::recover(&disk, &settings, FIRST_BOOT.into(), run.off.as_ref());
+    let _ = recover::recover(&disk, &settings, run.boot(violation.point), run.off.as_ref());
     disk.stop_observing();
     let ops = std::mem::take(&mut *ops.lock().unwrap_or_else(PoisonError::into_inner));
-    let until = ops.iter().position(|(_, recorded)| *recorded > steps);
-    Some(until.and_then(|until| operation(ops[..=until].iter().map(|(op, _)| op), None)))
+    let until = ops.iter().position(|(_, recorded)| *recorded > nested.steps);
+    Some(until.and_then(|until| operation(ops[..=until].iter().map(|(op, _)| op), nested.bytes)))
 }
 
 /// Whatever comes of a step that a crash may strike is right.
