@@ -30,17 +30,37 @@ pub(super) struct First<'a> {
     pub(super) power: bool,
     pub(super) start: &'a Start,
     pub(super) now: Millis,
+    /// What has to be found after a crash, as a number.
+    pub(super) knowledge: usize,
     /// What it did to the disk.
     pub(super) history: &'a History,
     /// The first and the last of its steps behind which it is crashed.
     pub(super) range: (usize, usize),
 }
 
-/// Goes through the crash points of one recovery; the first violation, and where.
-pub(super) fn visit(shared: &Shared<'_>, report: &mut Report, first: &First<'_>) -> Option<(Point, Broken)> {
+/// All that the judgement of a second recovery depends on: the image by its hash; what has to be found; whether the machine went down
+/// in the first crash; what the first recovery left, and whether it found a clean stop and a failing device; and
+/// whether what it found has been read.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Judged {
+    image: u128,
+    knowledge: usize,
+    power: bool,
+    left: u128,
+    clean: bool,
+    failing: bool,
+    ended: bool,
+}
+
+/// Goes through the crash points of one recovery; the first violation, and where. Nothing is judged that is in `seen`.
+pub(super) fn visit(
+    shared: &Shared<'_>,
+    (report, seen): (&mut Report, &mut FnvHashSet<Judged>),
+    first: &First<'_>,
+) -> Option<(Point, Broken)> {
     let once = first.found.image();
     let after_power = Start { boot: BOOT.into(), ..first.start.clone() };
-    let mut inside = Inside { shared, report, first, once, after_power, seen: FnvHashSet::default() };
+    let mut inside = Inside { shared, report, first, once, after_power, seen };
     let mut cursor = first.history.cursor();
     loop {
         let steps = cursor.position();
@@ -61,8 +81,7 @@ struct Inside<'a, 'b> {
     first: &'a First<'a>,
     once: Arc<crate::trace::Image>,
     after_power: Start,
-    /// Images by their hash, and whether what the recovery found had been read by then.
-    seen: FnvHashSet<(u128, bool)>,
+    seen: &'b mut FnvHashSet<Judged>,
 }
 
 impl Inside<'_, '_> {
@@ -104,7 +123,17 @@ impl Inside<'_, '_> {
         let power = point.choice != Choice::Process;
         // What shows the same files with nothing pending is something else.
         let hash = if power { image.hash() } else { !image.hash() };
-        if !self.seen.insert((hash, self.has_ended(point))) {
+        let First { found, power: went_down, knowledge, .. } = *self.first;
+        let judged = Judged {
+            image: hash,
+            knowledge,
+            power: went_down,
+            left: found.left,
+            clean: found.clean,
+            failing: found.failing,
+            ended: self.has_ended(point) && !images.process_crash().has_lost_pages(),
+        };
+        if !self.seen.insert(judged) {
             return None;
         }
         let start = if power { &self.after_power } else { self.first.start };

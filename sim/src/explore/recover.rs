@@ -39,6 +39,8 @@ pub struct Found {
     pub said: Vec<Recovered>,
     /// What the broker serves, and the files that it serves it from.
     pub look: Look,
+    /// The hash of the disk that it left.
+    pub left: u128,
     /// What it did to the disk, where that was recorded.
     pub history: Option<History>,
     /// What was wrong when it went on from there: see [`super::go_on`].
@@ -120,7 +122,18 @@ pub(super) fn start<'a>(
         look.partitions.insert((name, number), read(&partition));
     }
     let said = report.partitions.iter().map(host::recovered).collect();
-    Ok((Found { failing: false, clean: report.clean, said, look, history, then: None }, running))
+    Ok((
+        Found {
+            failing: false,
+            clean: report.clean,
+            said,
+            look,
+            left: disk.snapshot().hash(),
+            history,
+            then: None,
+        },
+        running,
+    ))
 }
 
 impl Running<'_> {

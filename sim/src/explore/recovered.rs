@@ -95,7 +95,7 @@ impl<'a> Recoveries<'a> {
             // A device that fails may have the broker take nothing.
             return Ok(Found { failing, ..found });
         }
-        let left = (disk.snapshot().hash(), start.number, boot.clone(), said(&found));
+        let left = (found.left, start.number, boot.clone(), said(&found));
         let known = hold(&self.then).get(&left).cloned();
         let then = known.unwrap_or_else(|| {
             let restart = || recover::recover(&disk, &start.settings, boot.clone(), off);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use broker::settings::Settings;
 use faults::{Cursor, Image, Images, SECTOR};
-use fnv::FnvHashMap;
+use fnv::{FnvHashMap, FnvHashSet};
 
 use super::Bounds;
 use super::nested;
@@ -100,6 +100,8 @@ struct Visit<'a> {
     settings: BTreeMap<usize, Settings>,
     /// Changes whenever what has to be found after a crash does: an image that was judged before is judged again.
     knowledge: usize,
+    /// What was judged inside recoveries.
+    nested: FnvHashSet<nested::Judged>,
 }
 
 impl<'a> Visit<'a> {
@@ -115,6 +117,7 @@ impl<'a> Visit<'a> {
             start: None,
             settings,
             knowledge: 0,
+            nested: FnvHashSet::default(),
         }
     }
 
@@ -244,9 +247,9 @@ impl<'a> Visit<'a> {
             Some((history, range)) => (history.as_ref()?, *range),
             None => (recorded, (0, usize::MAX)),
         };
-        let now = self.now;
-        let first = nested::First { found, crashed, power, start, now, history, range };
-        nested::visit(self.shared, &mut self.report, &first)
+        let (now, knowledge) = (self.now, self.knowledge);
+        let first = nested::First { found, crashed, power, start, now, knowledge, history, range };
+        nested::visit(self.shared, (&mut self.report, &mut self.nested), &first)
     }
 }
 
