@@ -44,7 +44,7 @@ pub struct Run {
     /// What the broker was started with, from which entry on.
     pub starts: Vec<(usize, BrokerSettings)>,
     /// How the run itself did not go as it must: then its crash points are those of something else than the scenario says. On a
-    /// disk that is not the scenario's own, expectations may be unmet.
+    /// disk that is not the scenario's own, only a broken promise is one: steps may find something else than they were written for.
     pub failures: Vec<Failure>,
     /// A sync that is switched off, in the history and in every recovery.
     pub off: Option<Place>,
@@ -66,7 +66,7 @@ impl Run {
         let profile = executor::profile(scenario.disk.profile.unwrap_or_default());
         let (history, marks, starts) = (recorded.history, recorded.marks, recorded.starts);
         let mut failures = failures(&scenario, &trace, recorded.executed.panic);
-        failures.retain(|failure| its_own || !matches!(failure, Failure::Unmet { .. }));
+        failures.retain(|failure| its_own || matches!(failure, Failure::Broken(_) | Failure::Panic(_)));
         Ok(Run { scenario, profile, trace, history, marks, len, starts, failures, off: None })
     }
 
