@@ -222,7 +222,7 @@ impl<D: Disk> Opening<'_, D> {
             if leftover && entry.is_dir && !read_only {
                 // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
                 // without what is in it.
-                let named = disk::sync_dir(&self.world.disk, self.data);
+                let named = disk::sync_dir(&self.world.disk, &self.world.disk.open_dir(self.data)?);
                 let done = named.and_then(|()| topic::purge(&self.world.disk, &path));
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));

@@ -367,7 +367,10 @@ impl<D: Disk> Recovery<'_, D> {
         let always = self.told.durability == Durability::Always;
         // The interval counts from the append, whatever happened since: no append may come that would start a timer.
         let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
-        let syncs = always || interval || gave_promise;
+        // A process that was killed may have cut off what it refused, and not synced that: once it has been seen that it is not
+        // there, power loss must not bring it back.
+        let killed = matches!(self.told.evidence, Evidence::ProcessCrash { .. } | Evidence::Unknown);
+        let syncs = always || interval || killed;
         if syncs {
             self.sync(base, log)?;
             self.is_durable = true;

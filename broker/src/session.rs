@@ -147,7 +147,7 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
         Ok(())
     } else if last.was_clean.as_ref() == Some(&stops) {
         // A start that was killed here may have given it that name, and not made the name durable.
-        disk::sync_dir(disk, data)
+        disk.open_dir(data).and_then(|dir| disk::sync_dir(disk, &dir))
     } else {
         files::replace(disk, &was_clean, print_clean(&stops).as_bytes())
     };
