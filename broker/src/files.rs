@@ -152,7 +152,9 @@ pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
         // Best effort: an unfinished replacement is recognised by its name and does no harm.
         let _ = disk.remove_file(&tmp);
     }
-    result.and_then(|()| disk::sync_dir(disk, &dir))
+    result?;
+    // Not in a closure: whoever replaces a file is a place of its own that syncs.
+    disk::sync_dir(disk, &dir)
 }
 
 /// An empty file that no other name leads to. What is left of an unfinished replacement is removed and never written to:
