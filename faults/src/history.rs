@@ -34,6 +34,11 @@ impl Step {
         matches!(self.change, Change::Become(_))
     }
 
+    /// Whether no program asked for it: somebody has changed a file at rest.
+    pub fn is_by_hand(&self) -> bool {
+        self.site.is_none() && !self.is_power_loss()
+    }
+
     /// Whether it makes something durable.
     pub fn is_sync(&self) -> bool {
         matches!(self.change, Change::SyncFile { .. } | Change::SyncDir { .. })

@@ -191,7 +191,7 @@ impl<D: Disk> Recovery<'_, D> {
             self.join(path, &mut sealed, &scan, next, len);
         }
         let damaged = !scan.holes.is_empty();
-        if !damaged || self.remember_damage(base, found) {
+        if !damaged || self.remember_damage(base) {
             let restored = self.restore_indexes(base, &scan);
             if !damaged && restored && scan.unreadable.is_empty() {
                 self.forget_damage(base, found);
@@ -305,12 +305,13 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Whole indexes would make a segment with holes look like any other: so that the next start looks again, it gets a mark
     /// first. Without the mark its indexes stay as they are.
-    fn remember_damage(&mut self, base: Offset, found: &Found) -> bool {
-        if self.told.read_only.is_some() || found.damaged.contains(&base) {
+    fn remember_damage(&mut self, base: Offset) -> bool {
+        if self.told.read_only.is_some() {
             return true;
         }
         let mark = files::damaged_path(self.told.dir, base);
-        // Durable before the indexes are: a power loss must not keep them and take the mark.
+        // Durable before the indexes are: a power loss must not keep them and take the mark. Also one that is there, since
+        // whoever made it may have been killed before it was durable.
         let made = self.make_mark(&mark);
         if let Err(e) = &made {
             self.note(format!("{} could not be made: {e}", name_of(&mark)));

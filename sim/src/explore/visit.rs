@@ -132,13 +132,20 @@ impl<'a> Visit<'a> {
             }
             self.walk_to(run.marks.get(steps).copied().unwrap_or(run.trace.entries.len()));
             let bounds = self.shared.bounds;
-            if (bounds.from..=bounds.to).contains(&steps) && steps % threads == thread {
+            let is_asked = (bounds.from..=bounds.to).contains(&steps) && !self.is_half_done(steps);
+            if is_asked && steps % threads == thread {
                 self.point(&cursor, steps);
             }
             if !cursor.advance() {
                 return self.report;
             }
         }
+    }
+
+    /// Whether this is in the middle of what the scenario does to files itself: no crash comes there.
+    fn is_half_done(&self, steps: usize) -> bool {
+        let around = self.shared.run.history.steps().get(steps.wrapping_sub(1)..=steps);
+        around.is_some_and(|around| around.iter().all(faults::Step::is_by_hand))
     }
 
     /// Goes on in the trace up to an entry, which has not happened yet.
@@ -162,25 +169,39 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// The run so far, and then the lights go out; and the same where the process alone dies.
+    fn crashed(&self) -> (Walk, Walk) {
+        let (mut crashed, mut killed) = (self.walk.clone(), self.walk.clone());
+        crashed.lights_out(self.now);
+        killed.killed(self.now);
+        (crashed, killed)
+    }
+
     fn point(&mut self, cursor: &Cursor<'_>, steps: usize) {
         let bounds = self.shared.bounds;
         self.report.points += 1;
-        let mut crashed = self.walk.clone();
-        crashed.lights_out(self.now);
+        let (crashed, killed) = self.crashed();
         let images = cursor.images();
         self.images(&images, &crashed, (steps, None), bounds.images);
-        let mut killed = self.walk.clone();
-        killed.killed(self.now);
         let point = Point { steps, bytes: None, choice: Choice::Process };
         self.image(&images.process_crash(), &killed, point);
-        let Some(len) = cursor.next_write_len().filter(|_| bounds.cuts && steps < self.shared.run.len) else {
-            return;
-        };
+        if let Some(len) = cursor.next_write_len().filter(|_| bounds.cuts && steps < self.shared.run.len) {
+            // The write is at its own time.
+            let at = self.shared.run.trace.entries.get(self.entry).map_or(self.now, |next| next.at);
+            let before = std::mem::replace(&mut self.now, at);
+            self.inside(cursor, steps, len);
+            self.now = before;
+        }
+    }
+
+    /// Crashes within the next write.
+    fn inside(&mut self, cursor: &Cursor<'_>, steps: usize, len: u64) {
+        let (crashed, killed) = self.crashed();
         let position = self.shared.run.history.steps()[steps].position;
         for bytes in cuts(position, len) {
             let Some(images) = cursor.images_inside(bytes) else { continue };
             self.report.cuts += 1;
-            self.images(&images, &crashed, (steps, Some(bytes)), bounds.inner);
+            self.images(&images, &crashed, (steps, Some(bytes)), self.shared.bounds.inner);
             let point = Point { steps, bytes: Some(bytes), choice: Choice::Process };
             self.image(&images.process_crash(), &killed, point);
         }
@@ -313,7 +334,8 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
                 look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
                 walk.found((found.clean, found.failing), &found.said, &look, now);
             }
-            if let Some(then) = &found.then {
+            // Where records contradict each other, what is appended next to them may join in.
+            if let Some(then) = found.then.as_ref().filter(|then| !walk.has_at_odds(&then.what)) {
                 let Broken { promise, kind, what, expected, found, .. } = &**then;
                 walk.findings.broke(*promise, kind, what, (expected, found), &[]);
             }

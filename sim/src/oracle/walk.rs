@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::answered::Asked;
 use super::look::{Look, PartitionLook, name};
-use super::model::{Model, Topic};
+use super::model::{Model, Partition, Topic};
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
 use super::way::Way;
@@ -183,6 +183,14 @@ impl Walk {
     /// Another way to recover the same files must come to the same.
     pub(crate) fn again(&mut self, how: Again, once: &Image, other: &Image) {
         p08_idempotent::again(&mut self.findings, &self.model, how, once, other);
+    }
+
+    /// Whether records of this partition, `topic/number`, can contradict each other: the disk has lied about it, or somebody has
+    /// written into it.
+    pub(crate) fn has_at_odds(&self, partition: &str) -> bool {
+        let (topic, number) = partition.rsplit_once('/').unwrap_or((partition, ""));
+        let known = number.parse().ok().and_then(|number| self.model.partition(topic, number));
+        self.model.lying || known.is_some_and(Partition::at_odds)
     }
 
     /// Topics that clients know of, with their partitions.
@@ -408,8 +416,8 @@ impl Walk {
         let start = self.model.starts;
         for ((topic, number), found) in &look.partitions {
             let Some(known) = self.model.partition_mut(topic, *number) else { continue };
-            // Where the disk has failed, a start may hide what it could not read or sync until the next one.
-            if found.ranged && !found.disturbed && !known.lied && !known.may_fence {
+            // Where the disk has failed, or is full, a start may hide what it could not read or sync until the next one.
+            if found.ranged && !found.disturbed && !found.hides && !known.lied && !known.may_fence {
                 known.seen(start, found.end, found.errors.keys().copied().collect());
             }
         }
