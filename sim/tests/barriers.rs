@@ -18,7 +18,8 @@ fn every_sync_is_noticed_when_it_is_missing() {
         })
         .collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let table = barriers(&subjects, Effort { bounds: Bounds::quick(), all: false, threads }, &|_| ());
+    let bounds = Bounds { inner: 8, ..Bounds::quick() };
+    let table = barriers(&subjects, Effort { bounds, all: false, threads }, &|_| ());
     let unnoticed: Vec<String> =
         table.barriers.iter().filter(|b| b.noticed.is_empty()).map(|b| b.place.to_string()).collect();
     assert!(table.broken.is_empty(), "{:?}", table.broken);
