@@ -243,7 +243,7 @@ mod tests {
             ("broker/src/topic.rs:7:1", 1),
             ("sim/src/world/net.rs:7:1", 4),
             ("faults/src/state.rs:7:1", 4),
-            ("/root/.cargo/registry/src/index/turmoil-0.7.2/src/net.rs:7:1", 4),
+            ("registry/src/index/turmoil-0.7.2/src/net.rs:7:1", 4),
         ] {
             assert_eq!(Failure::Panic(format!("panicked at {place}:\nwords")).exit_code(), code, "{place}");
         }

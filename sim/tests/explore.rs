@@ -114,7 +114,8 @@ fn a_run_that_fails_without_any_crash_is_told() {
     let dir = tempfile::tempdir().expect("a directory");
     let code = |steps: &str, arguments: &[&str]| {
         let file = dir.path().join("t.kdl");
-        std::fs::write(&file, format!("scenario \"t\"\ntopic orders\n{steps}")).expect("it is written");
+        std::fs::write(&file, format!("scenario \"t\"\nbroker durability=always\ntopic orders\n{steps}"))
+            .expect("it is written");
         let sim = Command::new(env!("CARGO_BIN_EXE_sim"))
             .args(["explore", "--depth", "1", "--threads", "1"])
             .args(arguments)

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
+/// As good as for ever, and a time that a clock can be asked for.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// One timer, which is set again only when it rings. To set one for each wait would cost more than most waits do.
 pub(super) struct Alarm(Pin<Box<Sleep>>);
 
@@ -33,7 +36,7 @@ impl Alarm {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => {
                 // What is ready at once never looks at the clock.
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit.min(LONGEST));
                 self.poll(deadline, cx).map(|()| None)
             }
         })
@@ -78,5 +81,6 @@ mod tests {
         assert_eq!(alarm.within(Duration::from_millis(1500), pending::<()>()).await, None, "later");
         assert_eq!(begun.elapsed().as_secs(), 14);
         assert_eq!(alarm.within(Duration::ZERO, ready(1)).await, Some(1), "what is ready is in time");
+        assert_eq!(alarm.within(Duration::MAX, sleep(Duration::from_secs(1))).await, Some(()), "no limit");
     }
 }

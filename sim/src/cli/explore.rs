@@ -9,6 +9,7 @@ use super::find::find;
 use super::out::{complain, say};
 use super::{images, number};
 use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
+use sim::outcome::{self, Failure};
 use sim::place::Place;
 use sim::report::SIM;
 use sim::scenario::Profile;
@@ -74,7 +75,7 @@ impl Explore {
         if let Err(code) = super::syncs(self.without.as_ref()) {
             return code;
         }
-        let mut worst = 0;
+        let mut codes = Vec::new();
         let files = match find(&self.paths) {
             Ok(files) => files,
             Err(code) => return code,
@@ -90,7 +91,7 @@ impl Explore {
                 Ok(run) => run,
                 Err(e) => {
                     complain!("{}: {e}", file.name);
-                    worst = worst.max(4);
+                    codes.push(4);
                     continue;
                 }
             };
@@ -100,15 +101,15 @@ impl Explore {
                 Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
             let report = explore(&run, bounds);
             say!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
+            codes.extend(run.failures.first().map(Failure::exit_code));
             for failure in &run.failures {
-                worst = worst.max(failure.exit_code());
                 say!("\nFAILED without any crash of the explorer's\n{failure}");
             }
             if !(run.failures.is_empty() && report.holds()) {
                 broken.push(file.name.as_str());
             }
             if let Some(violation) = &report.first {
-                worst = worst.max(1);
+                codes.push(1);
                 say!("\nFAILED {violation}");
                 self.show(file, &run, violation);
             }
@@ -118,7 +119,7 @@ impl Explore {
         if files.len() > 1 {
             say!("{}", sums(explored, &broken));
         }
-        ExitCode::from(worst)
+        ExitCode::from(outcome::worst(codes))
     }
 
     /// What a violation needs to be seen again, and understood.

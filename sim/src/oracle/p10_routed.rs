@@ -57,27 +57,12 @@ impl Routing {
         let count = model.topics.get(topic).map(|t| t.partitions.len());
         if count.is_some_and(|count| partition as usize >= count) {
             let expected = format!("one of the partitions 0 to {}", count.unwrap_or(0).saturating_sub(1));
-            let found = format!("partition {partition}");
-            f.broke(
-                Promise::Routed,
-                "no such partition",
-                topic.as_ref(),
-                (expected, found),
-                &model.entries_of(id),
-            );
-            return;
+            return misrouted(f, model, "no such partition", (topic, partition), id, expected);
         }
         if let Some(chosen) = produced.partition {
             if chosen != partition {
                 let expected = format!("partition {chosen}, which its client chose");
-                let found = format!("partition {partition}");
-                f.broke(
-                    Promise::Routed,
-                    "wrong partition",
-                    topic.as_ref(),
-                    (expected, found),
-                    &model.entries_of(id),
-                );
+                misrouted(f, model, "wrong partition", (topic, partition), id, expected);
             }
             return;
         }
@@ -135,9 +120,21 @@ fn right_partition(f: &mut Findings, model: &Model, topic: &str, partition: u32,
     let right = partition_of(key, count);
     if right != partition {
         let expected = format!("key {} in partition {right} of {count}", show(None, key));
-        let found = format!("partition {partition}");
-        f.broke(Promise::Routed, "wrong partition", topic, (expected, found), &model.entries_of(id));
+        misrouted(f, model, "wrong partition", (topic, partition), id, expected);
     }
+}
+
+/// A record is in a partition where it must not be.
+fn misrouted(
+    f: &mut Findings,
+    model: &Model,
+    kind: &'static str,
+    (topic, partition): (&str, u32),
+    id: RecordId,
+    expected: String,
+) {
+    let found = format!("partition {partition}");
+    f.broke(Promise::Routed, kind, topic, (expected, found), &model.entries_of(id));
 }
 
 #[cfg(test)]

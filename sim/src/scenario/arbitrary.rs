@@ -296,21 +296,6 @@ fn keep() -> impl Strategy<Value = Keep> {
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
-    let ops = vec![
-        Op::Any,
-        Op::Open,
-        Op::Create,
-        Op::Read,
-        Op::Write,
-        Op::Truncate,
-        Op::Sync,
-        Op::SyncDir,
-        Op::Rename,
-        Op::Remove,
-        Op::MakeDir,
-        Op::List,
-        Op::Lock,
-    ];
     let during = select(vec![During::Recovery, During::Roll, During::Stop]);
     let aim = (1..9u32, of(1..9u32), of(rate()), of(any::<u64>()), of(duration()), of(during)).prop_map(
         |(nth, times, rate, at_byte, after, during)| match rate {
@@ -333,7 +318,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         of(any::<u64>()).prop_map(|bytes| FaultKind::Crash { bytes }),
         (of(any::<u64>()), keep()).prop_map(|(bytes, keep)| FaultKind::PowerLoss { bytes, keep }),
     ];
-    (select(ops), any::<String>(), aim, kind, any::<bool>())
+    (select(&Op::ALL[..]), any::<String>(), aim, kind, any::<bool>())
         .prop_map(|(op, pattern, aim, kind, may_miss)| Fault { op, pattern, aim, kind, may_miss })
         .prop_filter("it can happen", |fault| sense::wrong(&Step::Fault(fault.clone())).is_none())
 }

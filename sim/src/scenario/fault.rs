@@ -75,6 +75,26 @@ pub enum Op {
     Lock,
 }
 
+impl Op {
+    /// All of them.
+    #[cfg(test)]
+    pub const ALL: [Op; 13] = [
+        Op::Any,
+        Op::Open,
+        Op::Create,
+        Op::Read,
+        Op::Write,
+        Op::Truncate,
+        Op::Sync,
+        Op::SyncDir,
+        Op::Rename,
+        Op::Remove,
+        Op::MakeDir,
+        Op::List,
+        Op::Lock,
+    ];
+}
+
 /// A phase of the broker's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum During {

@@ -81,22 +81,6 @@ mod tests {
     use crate::scenario::{Aim, Errno, Keep, When, parse};
     use crate::world::aim::aim;
 
-    const OPS: [Op; 13] = [
-        Op::Any,
-        Op::Open,
-        Op::Create,
-        Op::Read,
-        Op::Write,
-        Op::Truncate,
-        Op::Sync,
-        Op::SyncDir,
-        Op::Rename,
-        Op::Remove,
-        Op::MakeDir,
-        Op::List,
-        Op::Lock,
-    ];
-
     #[test]
     fn what_can_be_read_can_be_aimed_and_the_other_way_round() {
         let kinds = [
@@ -113,7 +97,7 @@ mod tests {
             FaultKind::PowerLoss { bytes: None, keep: Keep::Some },
         ];
         for kind in kinds {
-            for op in OPS {
+            for op in Op::ALL {
                 let fault = Fault { op, pattern: "*".into(), aim: Aim::default(), kind, may_miss: false };
                 let disk = faults::Disk::new(faults::Config::default());
                 let aimed = disk.aim(aim(&fault, Duration::ZERO)).is_ok();
