@@ -129,6 +129,15 @@ fn a_run_that_fails_without_any_crash_is_told() {
     assert_eq!(code("fault write \"*.log\" error=EIO", &[]), Some(1), "a fault never strikes");
     assert_eq!(code("corrupt \"orders/7/@last.log\" at=0", &[]), Some(2), "a step is impossible");
     assert_eq!(code("produce orders value=\"a\"", &["--limit=0"]), Some(2), "nothing would be explored");
+
+    let wrong = "produce orders value=\"a\"\ncorrupt \"orders/7/@last.log\" at=0";
+    assert_eq!(code(wrong, &[]), Some(2), "a step is impossible");
+    let run = suite::load(&dir.path().join("t.kdl")).expect("it is a scenario");
+    let off =
+        place(&Run::new(&run, 0, None).expect("it runs"), Op::Sync, "orders/0/00000000000000000000.log");
+    let failures = dir.path().to_str().expect("a path that is text");
+    let arguments = ["--without", &off.to_string(), "--failures", failures];
+    assert_eq!(code(wrong, &arguments), Some(1), "a broken promise comes before a wrong scenario");
 }
 
 #[test]
