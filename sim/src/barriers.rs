@@ -157,21 +157,32 @@ fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Notice
             return noticed;
         }
     }
-    let runs = reached.iter().filter(|found| found.exploring.contains(place));
-    let mut runs: Vec<(&str, &Run)> =
-        runs.filter_map(|found| Some((found.subject.name.as_str(), found.subject.run.as_ref()?))).collect();
-    runs.sort_by_key(|(_, run)| run.len);
-    for (bounds, (name, run)) in
-        passes(effort).iter().flat_map(|pass| runs.iter().map(move |run| (*pass, *run)))
-    {
+    for (bounds, found) in tries(place, reached, effort) {
+        let Some(run) = &found.subject.run else { continue };
         if let Some(what) = broken(&explore(&run.without(place), bounds)) {
-            noticed.push(Noticed { name: name.to_owned(), explored: true, what });
+            noticed.push(Noticed { name: found.subject.name.clone(), explored: true, what });
         }
         if !(noticed.is_empty() || effort.all) {
             return noticed;
         }
     }
     noticed
+}
+
+/// The explorations that may notice, in the order in which they are tried: those of scenarios that sync there as they run come
+/// before those where only a recovery does, and small histories before large ones.
+fn tries<'a>(place: &Place, reached: &[&'a Reached<'a>], effort: Effort) -> Vec<(Bounds, &'a Reached<'a>)> {
+    let explored = reached.iter().copied().filter(|found| found.exploring.contains(place));
+    let (mut as_it_runs, mut in_recovery): (Vec<_>, Vec<_>) =
+        explored.partition(|found| found.running.contains(place));
+    let mut tries = Vec::new();
+    for group in [&mut as_it_runs, &mut in_recovery] {
+        group.sort_by_key(|found| found.subject.run.as_ref().map(|run| run.len));
+        for bounds in passes(effort) {
+            tries.extend(group.iter().map(|found| (bounds, *found)));
+        }
+    }
+    tries
 }
 
 /// Where the first scenario that notices is enough, what costs little comes first: the extremes between two operations, then
