@@ -163,8 +163,12 @@ pub(crate) fn create<D: Disk>(
         return Err(Unsettled::Undone(e));
     }
     let dir = disk.open_dir(data)?;
-    disk.rename(&unfinished, &data.join(name))?;
-    // The topic is there; whether it stays is for the disk to say.
+    if let Err(e) = disk.rename(&unfinished, &data.join(name))
+        && !is_gone(disk, &unfinished)
+    {
+        return Err(Unsettled::Undone(e));
+    }
+    // The topic is there, also where an error has come after that; whether it stays is for the disk to say.
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
 }
 
@@ -175,10 +179,14 @@ pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Resu
     let dir = disk.open_dir(data)?;
     if let Err(e) = disk.rename(&data.join(name), &deleted) {
         // An error after its effect is one too.
-        let is_gone = disk.list(&data.join(name)).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+        let is_gone = is_gone(disk, &data.join(name));
         return Err(if is_gone { Unsettled::InDoubt(e) } else { Unsettled::Undone(e) });
     }
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+}
+
+fn is_gone<D: Disk>(disk: &D, dir: &Path) -> bool {
+    disk.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Removes a directory that a half-made or half-deleted topic left, if there is one.
