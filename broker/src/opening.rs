@@ -264,8 +264,19 @@ impl<D: Disk> Opening<'_, D> {
         // `007` and `+7` are not names that we give.
         let number = |name: &str| name.parse::<u32>().ok().filter(|n| n.to_string() == name);
         let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| number(&e.name));
-        let count = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map(|n| n + 1);
+        let numbers: Vec<u32> = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).collect();
+        // Other people's directories have names that are numbers, too.
+        let mut is_ours = false;
+        for number in &numbers {
+            is_ours |= self.holds_a_segment(&dir.join(number.to_string()))?;
+        }
+        let count = numbers.into_iter().max().filter(|_| is_ours).map(|last| last + 1);
         Ok(count.map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }))
+    }
+
+    fn holds_a_segment(&self, dir: &Path) -> io::Result<bool> {
+        let entries = self.world.disk.list(dir)?;
+        Ok(entries.iter().any(|entry| matches!(files::parse(&entry.name), files::Name::Segment(..))))
     }
 
     fn recover_all(
