@@ -193,7 +193,7 @@ impl<D: Disk> Broker<D> {
         }
         self.change_topics(|topics| topics.remove(name));
         for partition in topic.partitions() {
-            partition.retire("its topic was deleted");
+            partition.retire();
             partition.idle().await;
         }
         if let Err(Unsettled::InDoubt(e)) = renamed {

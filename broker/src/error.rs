@@ -158,6 +158,12 @@ pub enum Error {
         /// Since when and why.
         reason: String,
     },
+    /// The topic went while the request was under way.
+    #[error("{partition}: its topic has just been deleted; nothing was stored")]
+    Deleted {
+        /// `topic/partition`.
+        partition: String,
+    },
     /// The disk failed at a moment that leaves open whether the record will be found after a restart.
     #[error("{what}: {reason}; only a restart of the broker shows whether this was done")]
     OutcomeUnknown {
@@ -188,7 +194,7 @@ impl Error {
         match self {
             Error::InvalidTopic { .. } => Code::InvalidTopic,
             Error::InvalidRequest { .. } => Code::InvalidRequest,
-            Error::UnknownTopic { .. } => Code::UnknownTopic,
+            Error::UnknownTopic { .. } | Error::Deleted { .. } => Code::UnknownTopic,
             Error::TopicExists { .. } => Code::TopicExists,
             Error::UnknownPartition { .. } => Code::UnknownPartition,
             Error::OffsetOutOfRange { .. } => Code::OffsetOutOfRange,

@@ -79,7 +79,12 @@ pub enum Name {
 
 /// `<dir>/<base>.log` and the like.
 pub fn segment_path(dir: &Path, base: Offset, kind: Kind) -> PathBuf {
-    dir.join(format!("{:0DIGITS$}{}", base.get(), kind.suffix()))
+    dir.join(segment_name(base, kind))
+}
+
+/// `<base>.log` and the like.
+pub fn segment_name(base: Offset, kind: Kind) -> String {
+    format!("{:0DIGITS$}{}", base.get(), kind.suffix())
 }
 
 /// A segment's file from its topic on, as clients know it: where a server keeps its data is nothing that they need. Of
@@ -136,15 +141,28 @@ pub fn tmp_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts `bytes` under `path`, durably: after a crash at any moment the file holds either what it held or all of `bytes`.
-/// Written under another name, synced, renamed, directory synced.
+/// How much of a file that is copied or compared is in memory at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Puts `bytes` under `path`, durably: see [`replace_with`].
 #[track_caller]
 pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(disk, path, |file| disk::write_full_at(file, bytes, 0))
+}
+
+/// Puts what `write` writes under `path`, durably: after a crash at any moment the file holds either what it held or all of
+/// that. Written under another name, synced, renamed, directory synced.
+#[track_caller]
+pub fn replace_with<D: Disk>(
+    disk: &D,
+    path: &Path,
+    write: impl FnOnce(&D::File) -> io::Result<()>,
+) -> io::Result<()> {
     let dir = disk.open_dir(path.parent().unwrap_or(Path::new(".")))?;
     let tmp = tmp_path(path);
     let result = (|| {
         let file = create_afresh(disk, &tmp)?;
-        disk::write_full_at(&file, bytes, 0)?;
+        write(&file)?;
         disk::sync_file(&file)?;
         disk.rename(&tmp, path)
     })();
@@ -155,6 +173,43 @@ pub fn replace<D: Disk>(disk: &D, path: &Path, bytes: &[u8]) -> io::Result<()> {
     result?;
     // Not in a closure: whoever replaces a file is a place of its own that syncs.
     disk::sync_dir(disk, &dir)
+}
+
+/// Copies what lies from a byte on into an empty file.
+pub fn copy<F: DiskFile>(from: &F, mut position: u64, to: &F) -> io::Result<()> {
+    let mut piece = vec![0; piece_len(from.len()?.saturating_sub(position))];
+    let mut written = 0;
+    loop {
+        let n = disk::read_full_at(from, &mut piece, position)?;
+        if n == 0 {
+            return Ok(());
+        }
+        disk::write_full_at(to, &piece[..n], written)?;
+        (position, written) = (position + n as u64, written + n as u64);
+    }
+}
+
+/// Whether what lies from a byte on is all that the other file holds.
+pub fn is_copy<F: DiskFile>(from: &F, position: u64, other: &F) -> io::Result<bool> {
+    let len = from.len()?.saturating_sub(position);
+    if other.len()? != len {
+        return Ok(false);
+    }
+    let (mut ours, mut theirs) = (vec![0; piece_len(len)], vec![0; piece_len(len)]);
+    let mut done = 0;
+    while done < len {
+        let n = disk::read_full_at(from, &mut ours, position + done)?;
+        let m = disk::read_full_at(other, &mut theirs, done)?;
+        if n != m || n == 0 || ours[..n] != theirs[..m] {
+            return Ok(false);
+        }
+        done += n as u64;
+    }
+    Ok(true)
+}
+
+fn piece_len(of: u64) -> usize {
+    usize::try_from(of).unwrap_or(usize::MAX).min(PIECE_BYTES)
 }
 
 /// An empty file that no other name leads to. What is left of an unfinished replacement is removed and never written to:

@@ -456,12 +456,12 @@ impl<D: Disk> Partition<D> {
         self.wake_all();
     }
 
-    /// Takes no writes any more, for a reason that is told to whoever tries.
-    pub(crate) fn retire(&self, reason: &str) {
+    /// Takes no writes any more: its topic was deleted.
+    pub(crate) fn retire(&self) {
         {
             let mut state = self.lock();
-            state.closing = true;
-            state.fence(reason.into());
+            (state.closing, state.retired) = (true, true);
+            state.fence("its topic was deleted".into());
         }
         self.wake_all();
     }

@@ -92,9 +92,12 @@ pub struct Instructions<'a> {
 /// Opens a partition. An error means that nothing of it can be served.
 pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovered<D::File>> {
     let is_durable = matches!(told.evidence, Evidence::Clean(_));
+    let at_stop = told.stopped_at.map(SyncedTo::at_end_of);
+    let synced_to = at_stop.into_iter().chain(session::read_synced(disk, told.dir)).max_by_key(|to| to.end);
     let mut recovery = Recovery {
         disk,
         told,
+        synced_to,
         report: PartitionReport::default(),
         is_durable,
         sync_failed: false,
@@ -120,6 +123,9 @@ struct Found {
 struct Recovery<'a, D> {
     disk: &'a D,
     told: Instructions<'a>,
+    /// Up to where it was synced once, as the last clean stop or the last sync of an interval has noted: what is missing of
+    /// that was not torn off by a crash.
+    synced_to: Option<SyncedTo>,
     report: PartitionReport,
     /// Whether the last segment's log is known to be synced.
     is_durable: bool,
@@ -198,13 +204,13 @@ impl<D: Disk> Recovery<'_, D> {
         }
         self.tidy(&found, &logs);
         let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
-        if let Some(stopped_at) = self.told.stopped_at.filter(|stop| stop.end > end) {
+        if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
             // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
-            let (base, from) = last.as_ref().map_or((stopped_at.base, Position::ZERO), |last| {
+            let (base, from) = last.as_ref().map_or((synced.segment, Position::ZERO), |last| {
                 (last.sealed.base, Position::new(last.sealed.bytes))
             });
-            self.damage(&self.path(base, Kind::Log), from, 0, end, stopped_at.end);
-            end = stopped_at.end;
+            self.damage(&self.path(base, Kind::Log), from, 0, end, synced.end);
+            end = synced.end;
             if let Some(last) = &mut last {
                 (last.sealed.end, last.whole) = (end, false);
             }
@@ -263,9 +269,13 @@ impl<D: Disk> Recovery<'_, D> {
         }
         for &base in &found.unsynced {
             let log = self.path(base, Kind::Log);
-            if let Some(bytes) = files::read_small(self.disk, &log, u64::MAX)? {
-                files::replace(self.disk, &log, &bytes)?;
-                self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
+            match self.disk.open(&log, Open::Read) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                opened => {
+                    let from = opened?;
+                    files::replace_with(self.disk, &log, |to| files::copy(&from, 0, to))?;
+                    self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
+                }
             }
             // Where the mark comes back, the log is copied once more, and nothing else.
             self.disk.remove_file(&files::unsynced_path(self.told.dir, base))?;
@@ -313,7 +323,7 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(None);
             }
         };
-        if let Err(e) = self.make_durable(base, &log, last.sealed.bytes) {
+        if let Err(e) = self.make_durable(base, &log, &last.sealed) {
             self.fence(format!("{} cannot be synced: {e}", name_of(&self.path(base, Kind::Log))));
             return Ok(None);
         }
@@ -358,7 +368,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Under `always`, what can be read is durable. Where the run before this one was `always` and this one is not, the
     /// promise it gave is written down, since later evidence will speak of this run.
-    fn make_durable(&mut self, base: Offset, log: &D::File, bytes: u64) -> io::Result<()> {
+    fn make_durable(&mut self, base: Offset, log: &D::File, last: &Sealed) -> io::Result<()> {
         let gave_promise = match self.told.evidence {
             Evidence::Clean(_) | Evidence::PowerLossUnsynced => false,
             Evidence::ProcessCrash { promised } => *promised,
@@ -377,12 +387,12 @@ impl<D: Disk> Recovery<'_, D> {
         }
         // A roll that a crash interrupted may have made this file, still empty, without making its name durable; no later sync
         // of the file would, nor a clean stop.
-        let interrupted = bytes == 0 && !matches!(self.told.evidence, Evidence::Clean(_));
+        let interrupted = last.bytes == 0 && !matches!(self.told.evidence, Evidence::Clean(_));
         if syncs || interrupted {
             disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)?;
         }
         if (gave_promise || interval) && !always {
-            let mark = SyncedTo { segment: base, bytes: Position::new(bytes) };
+            let mark = SyncedTo::at_end_of(*last);
             // Without it the next recovery assumes less. A disk that has no room for it can still be read.
             if let Err(e) = session::write_synced(self.disk, self.told.dir, mark) {
                 self.note(format!("what is synced could not be noted: {e}"));

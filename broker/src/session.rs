@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::disk::{self, Disk, Open};
 use crate::files;
-use crate::index::{ENTRY_BYTES, Entry};
+use crate::index::{self, ENTRY_BYTES, Entry};
 use crate::segment::Sealed;
 use crate::settings::Durability;
 use crate::units::{Offset, Position, Timestamp};
@@ -278,28 +278,56 @@ pub struct SyncedTo {
     pub segment: Offset,
     /// The byte in it.
     pub bytes: Position,
+    /// The offset that follows there.
+    pub end: Offset,
+}
+
+impl SyncedTo {
+    /// All of a segment.
+    pub fn at_end_of(last: Sealed) -> Self {
+        Self { segment: last.base, bytes: Position::new(last.bytes), end: last.end }
+    }
+
+    /// Whether a byte of this segment lies before it.
+    pub fn covers(&self, base: Offset, position: Position) -> bool {
+        self.segment > base || (self.segment == base && self.bytes > position)
+    }
 }
 
 /// Notes, durably, up to where a partition is known to be on the disk.
 pub fn write_synced<D: Disk>(disk: &D, dir: &Path, to: SyncedTo) -> io::Result<()> {
-    let entry = Entry { key: to.segment.get(), value: to.bytes.get() };
+    let place = Entry { key: to.segment.get(), value: to.bytes.get() };
+    let end = Entry { key: to.end.get(), value: to.bytes.get() };
     let path = dir.join(files::SYNCED);
     let (file, is_new) = match disk.open(&path, Open::Write) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => (disk.open(&path, Open::Create)?, true),
         file => (file?, false),
     };
-    // In place: the entry lies within one sector, and one that is torn all the same fails its checksum.
-    disk::write_full_at(&file, &entry.encode(), 0)?;
-    disk::sync_file(&file)?;
-    // Its first entry lasts only when its name does.
-    if is_new { disk::sync_dir(disk, &disk.open_dir(dir)?) } else { Ok(()) }
+    // In place: both entries lie within one sector, and one that is torn all the same fails its checksum, or does not fit the
+    // other.
+    let written = disk::write_full_at(&file, &index::encode_all(&[place, end]), 0);
+    let mut noted = written.and_then(|()| disk::sync_file(&file));
+    if is_new {
+        // What it says first lasts only when its name does. Where that fails, the next one is the first.
+        noted = noted.and_then(|()| disk::sync_dir(disk, &disk.open_dir(dir)?));
+        if noted.is_err() {
+            let _ = disk.remove_file(&path);
+        }
+    }
+    noted
 }
 
 /// What [`write_synced`] noted last.
 pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
-    let bytes = files::read_small(disk, &dir.join(files::SYNCED), ENTRY_BYTES as u64).ok()??;
-    let entry = Entry::decode(&bytes)?;
-    Some(SyncedTo { segment: Offset::new(entry.key), bytes: Position::new(entry.value) })
+    let bytes = files::read_small(disk, &dir.join(files::SYNCED), 2 * ENTRY_BYTES as u64).ok()??;
+    let (place, end) = bytes.split_at_checked(ENTRY_BYTES)?;
+    let (place, end) = (Entry::decode(place)?, Entry::decode(end)?);
+    let fits = place.value == end.value;
+    fits.then(|| SyncedTo {
+        segment: Offset::new(place.key),
+        bytes: Position::new(place.value),
+        end: Offset::new(end.key),
+    })
 }
 
 #[cfg(test)]

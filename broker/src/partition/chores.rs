@@ -4,7 +4,7 @@
 //! told of the other's failure, and the other believe that all is well: so there is only ever one.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::units::Offset;
 /// What the background task does next.
 pub(super) enum Chore<F> {
     Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
-    Sync { handles: segment::Handles<F>, to: Offset, mark: SyncedTo },
+    Sync { handles: segment::Handles<F>, mark: SyncedTo },
 }
 
 impl<D: Disk> Partition<D> {
@@ -85,7 +85,7 @@ impl<D: Disk> Partition<D> {
             };
             match chore {
                 Some(Chore::Roll { from, base, old }) => self.do_roll(from, base, old).await,
-                Some(Chore::Sync { handles, to, mark }) => self.do_sync(handles, to, mark).await,
+                Some(Chore::Sync { handles, mark }) => self.do_sync(handles, mark).await,
                 None => return self.wake_all(),
             }
             self.wake_all();
@@ -93,7 +93,7 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
-    pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, to: Offset, mark: SyncedTo) {
+    pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, mark: SyncedTo) {
         let config = self.0.config.clone();
         let closing = self.lock().closing;
         let started = Instant::now();
@@ -116,7 +116,7 @@ impl<D: Disk> Partition<D> {
         match result {
             Ok(()) if state.fenced.is_none() => {
                 self.0.config.stats.synced(started.elapsed());
-                state.durable = state.durable.max(to);
+                state.durable = state.durable.max(mark.end);
             }
             Ok(()) => {}
             Err(e) => self.sync_failed(state, mark.segment, &e),
@@ -175,6 +175,7 @@ impl<D: Disk> Partition<D> {
             Ok(rolled) if state.fenced.is_none() => {
                 self.0.config.stats.rolls.add(1);
                 self.0.config.stats.synced(started.elapsed());
+                state.next_is_there = false;
                 state.indexes_in_order &= rolled.indexes_synced;
                 if let Some(old) = state.active.replace(rolled.active) {
                     let sealed = old.as_sealed();
@@ -184,8 +185,9 @@ impl<D: Disk> Partition<D> {
             }
             Ok(_) => {}
             Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
-            Err(RollFailed::Create(path, e)) => {
+            Err(RollFailed::Create { path, error: e, is_left }) => {
                 self.tell_failing(&mut state, &path, &e);
+                state.next_is_there = is_left;
                 state.roll_failed = Some((n, Error::Storage { path, source: e.into() }));
             }
             Err(RollFailed::SyncDir(e)) => {
@@ -202,7 +204,12 @@ struct Rolled<F> {
 
 enum RollFailed {
     Sync(io::Error),
-    Create(PathBuf, io::Error),
+    Create {
+        path: PathBuf,
+        error: io::Error,
+        /// Whether its log may be there all the same.
+        is_left: bool,
+    },
     SyncDir(io::Error),
 }
 
@@ -217,16 +224,26 @@ fn roll<D: Disk>(
         old.sync_log().map_err(RollFailed::Sync)?;
         indexes_synced = old.sync_indexes();
     }
-    let (disk, path) = (&config.disk, || files::segment_path(&config.dir, base, Kind::Log));
-    let dir = disk.open_dir(&config.dir).map_err(|e| RollFailed::Create(path(), e))?;
+    let disk = &config.disk;
+    let failed = |error, is_left| {
+        let path = files::segment_path(&config.dir, base, Kind::Log);
+        RollFailed::Create { path, error, is_left }
+    };
+    let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, false))?;
     let active = match segment::create(disk, &config.dir, base, config.index_interval) {
         Ok(active) => active,
         Err(e) => {
             // What was made and removed again must stay away, since the old segment may still grow past its base.
             disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
-            return Err(RollFailed::Create(path(), e));
+            let name = files::segment_name(base, Kind::Log);
+            return Err(failed(e, is_there(disk, &config.dir, &name)));
         }
     };
     disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
     Ok(Rolled { active, indexes_synced })
+}
+
+/// Whether a directory holds a file of this name, or may. A directory of the name is none of ours, and no log either.
+fn is_there<D: Disk>(disk: &D, dir: &Path, name: &str) -> bool {
+    disk.list(dir).map_or(true, |entries| entries.iter().any(|entry| !entry.is_dir && entry.name == name))
 }

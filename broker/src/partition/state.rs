@@ -38,6 +38,8 @@ pub(crate) struct State<D: Disk> {
     /// told so, and not that the log ends.
     pub(super) hidden_to: Option<Offset>,
     pub(super) closing: bool,
+    /// Whether its topic was deleted.
+    pub(super) retired: bool,
     /// Whether the background task exists.
     pub(super) busy: bool,
     pub(super) roll: Roll,
@@ -49,6 +51,8 @@ pub(crate) struct State<D: Disk> {
     /// Counts rolls that ended, one way or the other; with the error of the last one that failed.
     pub(super) rolls_ended: u64,
     pub(super) roll_failed: Option<(u64, Error)>,
+    /// Whether a roll that failed may have left the next segment's log: the active one must not grow past its base.
+    pub(super) next_is_there: bool,
     /// Where the last read ended, for the reader that goes on from there.
     pub(super) read_to: Option<(Offset, Position)>,
     /// What recovery found damaged.
@@ -90,6 +94,7 @@ impl<D: Disk> State<D> {
             unopened,
             hidden_to,
             closing: false,
+            retired: false,
             busy: false,
             roll: Roll::No,
             sync_wanted: false,
@@ -97,6 +102,7 @@ impl<D: Disk> State<D> {
             timer: false,
             rolls_ended: 0,
             roll_failed: None,
+            next_is_there: false,
             read_to: None,
             damage: report.damage,
             indexes_in_order,
@@ -109,6 +115,7 @@ impl<D: Disk> State<D> {
 
     pub(super) fn writable(&self, name: &str) -> Result<(), Error> {
         match &self.fenced {
+            _ if self.retired => Err(Error::Deleted { partition: name.into() }),
             Some(reason) => Err(Error::Fenced { what: name.into(), reason: reason.clone() }),
             None if self.closing => Err(Error::ShuttingDown),
             None => Ok(()),
@@ -121,7 +128,9 @@ impl<D: Disk> State<D> {
     }
 
     pub(super) fn needs_roll(&self, segment_bytes: u64) -> bool {
-        self.roll != Roll::No || self.active.as_ref().is_none_or(|a| a.position.get() >= segment_bytes)
+        self.roll != Roll::No
+            || self.next_is_there
+            || self.active.as_ref().is_none_or(|a| a.position.get() >= segment_bytes)
     }
 
     pub(super) fn want_roll(&mut self) {
@@ -195,8 +204,8 @@ impl<D: Disk> State<D> {
         }
         self.sync_wanted = false;
         let active = self.active.as_ref()?;
-        let mark = SyncedTo { segment: active.base, bytes: active.position };
-        Some(Chore::Sync { handles: active.handles(), to: self.end, mark })
+        let mark = SyncedTo { segment: active.base, bytes: active.position, end: self.end };
+        Some(Chore::Sync { handles: active.handles(), mark })
     }
 
     /// What a clean stop records; `None` where the index files are not what they should be.

@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::report::Damage;
 use crate::scan::{Hole, Scan, Tail, Window};
 use crate::segment::Sealed;
-use crate::session::{self, Closed, Evidence, SyncedTo};
+use crate::session::{Closed, Evidence};
 use crate::units::{Offset, Position, Timestamp};
 
 /// A segment after it was looked at.
@@ -181,7 +181,7 @@ impl<D: Disk> Recovery<'_, D> {
                 whole = false;
             }
             (Tail::Torn, None)
-                if whole && self.told.read_only.is_none() && !self.is_below_the_stop(&scan) =>
+                if whole && self.told.read_only.is_none() && !self.is_below_what_was_synced(&scan) =>
             {
                 self.cut(base, scan.end_at, len);
             }
@@ -200,9 +200,9 @@ impl<D: Disk> Recovery<'_, D> {
         Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
     }
 
-    /// Whether a log ends before what was there, and synced, at a clean stop.
-    fn is_below_the_stop(&self, scan: &Scan) -> bool {
-        self.told.stopped_at.is_some_and(|stop| stop.end > scan.end)
+    /// Whether a log ends before what was there, and synced, once.
+    fn is_below_what_was_synced(&self, scan: &Scan) -> bool {
+        self.synced_to.is_some_and(|synced| synced.end > scan.end)
     }
 
     /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
@@ -223,16 +223,9 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Whether the bytes from `position` on may have been in the page cache only when the machine went down.
     fn was_never_synced(&self, base: Offset, next: Option<Offset>, position: Position) -> bool {
-        if *self.told.evidence != Evidence::PowerLossUnsynced {
-            return false;
-        }
-        let stopped_at =
-            self.told.stopped_at.map(|s| SyncedTo { segment: s.base, bytes: Position::new(s.bytes) });
-        let synced = [stopped_at, session::read_synced(self.disk, self.told.dir)];
-        let synced_behind = |known: &Option<SyncedTo>| {
-            known.is_some_and(|s| s.segment > base || (s.segment == base && s.bytes > position))
-        };
-        next.is_none() && !synced.iter().any(synced_behind)
+        *self.told.evidence == Evidence::PowerLossUnsynced
+            && next.is_none()
+            && !self.synced_to.is_some_and(|synced| synced.covers(base, position))
     }
 
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
@@ -247,15 +240,16 @@ impl<D: Disk> Recovery<'_, D> {
         found: &Found,
     ) -> Option<Scan> {
         if self.told.read_only.is_none() {
-            match self.set_aside_from(log, base, len, hole.position, found) {
-                Ok((aside, bytes)) => {
+            match self.set_aside(base, log, hole.position, found) {
+                Ok(aside) => {
+                    let aside = name_of(&aside);
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
                     self.cut(base, hole.position, len);
                     if log.len().is_ok_and(|now| now == len) {
                         // It is fenced for that, and what is still there is served: it must not come back later.
                         return None;
                     }
-                    self.report.set_aside += bytes;
+                    self.report.set_aside += len - hole.position.get();
                 }
                 Err(e) => {
                     self.note(format!("what lies behind a hole cannot be set aside, and stays: {e}"));
@@ -266,41 +260,22 @@ impl<D: Disk> Recovery<'_, D> {
         Some(Scan::run(log, hole.position.get(), base, self.told.index_interval))
     }
 
-    fn set_aside_from(
-        &self,
-        log: &D::File,
-        base: Offset,
-        len: u64,
-        from: Position,
-        found: &Found,
-    ) -> io::Result<(String, u64)> {
-        let mut bytes = vec![0; usize::try_from(len - from.get()).unwrap_or(0)];
-        disk::read_full_at(log, &mut bytes, from.get())?;
-        let aside = self.set_aside(base, &bytes, found)?;
-        Ok((name_of(&aside), bytes.len() as u64))
-    }
-
-    /// Keeps bytes under a name of their own. If a recovery that was interrupted has done it already, it is not done twice.
-    fn set_aside(&self, base: Offset, bytes: &[u8], found: &Found) -> io::Result<PathBuf> {
+    /// Keeps what lies from a byte on under a name of its own. If a recovery that was interrupted has done it already, it is
+    /// not done twice.
+    fn set_aside(&self, base: Offset, log: &D::File, from: Position, found: &Found) -> io::Result<PathBuf> {
         let path = |n| files::aside_path(self.told.dir, base, n);
-        for n in 0..found.asides {
-            if files::read_small(self.disk, &path(n), bytes.len() as u64)?.is_some_and(|is| is == bytes) {
-                return Ok(path(n));
+        let mut n = 0;
+        loop {
+            match self.disk.open(&path(n), Open::Read) {
+                Ok(aside) if files::is_copy(log, from.get(), &aside)? => return Ok(path(n)),
+                Ok(_) => n += 1,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && n < found.asides => n += 1,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                Err(e) => return Err(e),
             }
         }
-        let mut n = found.asides;
-        while self.is_there(&path(n))? {
-            n += 1;
-        }
-        files::replace(self.disk, &path(n), bytes)?;
+        files::replace_with(self.disk, &path(n), |to| files::copy(log, from.get(), to))?;
         Ok(path(n))
-    }
-
-    fn is_there(&self, path: &Path) -> io::Result<bool> {
-        match self.disk.open(path, Open::Read) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            opened => opened.map(|_| true),
-        }
     }
 
     /// Whole indexes would make a segment with holes look like any other: so that the next start looks again, it gets a mark
