@@ -22,6 +22,7 @@ async fn memory_is_bounded_by_the_limits() {
     memory_grows_with_bytes_received_not_with_bytes_announced().await;
     many_empty_records_are_refused_before_they_are_decoded().await;
     answers_that_nobody_takes_share_a_bounded_room().await;
+    long_records_that_nobody_takes_share_it_too().await;
     memory_stays_flat_while_a_client_streams().await;
 }
 
@@ -100,6 +101,38 @@ async fn answers_that_nobody_takes_share_a_bounded_room() {
         next = next.plus(records.len() as u64);
     }
     drop(connections);
+    server.stop().await;
+}
+
+async fn long_records_that_nobody_takes_share_it_too() {
+    let server = Server::with_limits(Limits { answer_bytes: 16 << 20, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let mut pipeline = server.pipeline().await;
+    let value = vec![b'x'; 1 << 20];
+    for _ in 0..4 {
+        pipeline.send_produce("t", None, std::iter::once((None, &value[..])));
+        pipeline.receive_produced().await.expect("the server answers");
+    }
+
+    // One byte is asked for, and a whole record comes.
+    let before = resident();
+    let mut connections = Vec::new();
+    for _ in 0..100 {
+        let mut raw = server.connect().await;
+        for offset in 0..4 {
+            let fetch = Fetch { max_bytes: 1, ..Fetch::from(Offset::new(offset)) };
+            raw.send(&framed(request::Kind::Consume(fetch.request("t", 0)))).await;
+        }
+        connections.push(raw);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 120 << 10, "{grown} KiB for long records that nobody takes");
+
+    // They get theirs when the others have taken theirs, or are gone.
+    drop(connections);
+    let fetch = Fetch { max_bytes: 1, ..Fetch::from(Offset::new(3)) };
+    assert_eq!(ok(server.client().consume("t", 0, fetch).await).records.len(), 1);
     server.stop().await;
 }
 

@@ -157,9 +157,10 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                         () = &mut stopped => return self.stop().await,
                         () = self.input.make_room(&context.pool) => {}
                     }
-                    // Time in which nothing was taken of the client is not the client's.
-                    let waited = asked.elapsed();
-                    (begun, look) = (begun + waited, look + waited);
+                    // Time in which nothing was taken of the client is not the client's; but from now on it holds what others may
+                    // wait for.
+                    begun += asked.elapsed();
+                    (look, seen) = (Instant::now() + SILENCE, self.input.received().len());
                 }
                 let deadline = begun + allowed;
                 let until = deadline.min(look);
@@ -266,10 +267,14 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     /// Executes a request other than a produce, after all that came before.
     async fn execute_other(&mut self, kind: request::Kind) {
         self.finish_run().await;
+        // It may have to wait: for new records, or for room for its answer.
+        self.input.fit();
         for (partition, end) in self.unsettled.drain(..) {
             // Its own answer says whether it is durable; this one only waits until that is settled.
             let _ = partition.committed(end).await;
         }
+        // A pipeline of requests that never have to wait leaves others their turn.
+        tokio::task::coop::consume_budget().await;
         match execute::other(kind, self.context).await {
             Other::Consumed(fetched, room) => {
                 let bytes = fetched.bytes.len();

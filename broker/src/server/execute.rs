@@ -9,7 +9,7 @@ use super::room::Reserved;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;
-use crate::partition::Fetched;
+use crate::partition::{Fetched, Partition};
 use crate::settings::TopicSettings;
 use crate::units::{Offset, Timestamp};
 use crate::wire::proto::{self, list_offsets_request::At, request, response};
@@ -61,14 +61,8 @@ async fn consume<D: Disk>(
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let offset = Offset::new(request.offset);
-    let read = || {
-        let (max_bytes, mut share) =
-            context.room.take((request.max_bytes as usize).min(context.limits.fetch_bytes));
-        let fetched = partition.read(offset, max_bytes)?;
-        share.fit(fetched.bytes.len());
-        Ok((fetched, share))
-    };
-    let (fetched, share) = read()?;
+    let max_bytes = (request.max_bytes as usize).min(context.limits.fetch_bytes);
+    let (fetched, share) = fetch(partition, offset, max_bytes, context).await?;
     let wait = Duration::from_millis(request.max_wait_ms.into()).min(context.limits.wait);
     if !fetched.bytes.is_empty() || wait.is_zero() {
         return Ok((fetched, share));
@@ -79,7 +73,30 @@ async fn consume<D: Disk>(
         () = partition.readable(offset) => {}
         () = sleep(wait) => {}
     }
-    read()
+    fetch(partition, offset, max_bytes, context).await
+}
+
+/// Reads what there is room for.
+async fn fetch<D: Disk>(
+    partition: &Partition<D>,
+    offset: Offset,
+    max_bytes: usize,
+    context: &Context<D>,
+) -> Result<(Fetched, Reserved), Error> {
+    let (max_bytes, mut share) = context.room.take(max_bytes);
+    let fetched = partition.read(offset, max_bytes)?;
+    let bytes = fetched.bytes.len();
+    if share.fit(bytes) {
+        return Ok((fetched, share));
+    }
+    // A single record, longer than what was asked for or there was room for. While it waits, its memory is not taken.
+    drop((fetched, share));
+    let share = tokio::select! {
+        biased;
+        () = context.stop.cancelled() => return Err(Error::ShuttingDown),
+        share = context.room.wait(bytes) => share,
+    };
+    Ok((partition.read(offset, bytes)?, share))
 }
 
 async fn create_topic<D: Disk>(
