@@ -282,7 +282,10 @@ impl<D: Disk> Run<D> {
 
     /// How many bytes its answers take in memory, about.
     pub fn answer_bytes(&self) -> usize {
-        self.requests.len() * ANSWER_BYTES + self.routes.len() * size_of::<u32>() + self.told
+        let lists = self.parts.len() * size_of::<Part<D>>()
+            + self.slices.len() * size_of::<Slice>()
+            + self.routes.len() * size_of::<u32>();
+        self.requests.len() * ANSWER_BYTES + lists + self.told
     }
 
     /// Whether it is known of every append what became of it. Takes note where one has failed meanwhile.

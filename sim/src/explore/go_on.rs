@@ -7,10 +7,11 @@
 //! recovery comes to.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use broker::batch::Batch;
-use broker::error::Code;
+use broker::error::{Code, Error};
 use broker::partition::Partition;
 
 use super::recover::{Found, Running, read};
@@ -92,7 +93,8 @@ fn append_to_all(first: &Found, running: Running<'_>) -> Result<Looks, Box<Broke
     Ok(took)
 }
 
-/// Appends a record to a partition, and looks at all of it again; none where there is no room.
+/// Appends a record to a partition, and looks at all of it again; none where there is no room, or a directory where the next
+/// segment should be: nobody but a person puts one there, and it goes when that person takes it away.
 async fn append(
     what: &str,
     partition: &Partition<WorldDisk>,
@@ -108,6 +110,7 @@ async fn append(
     let appended = match appended {
         Ok(appended) => appended,
         Err(e) if e.code() == Code::StorageFull => return Ok(None),
+        Err(Error::Storage { source, .. }) if source.kind() == ErrorKind::IsADirectory => return Ok(None),
         Err(e) => {
             let expected = "it takes a record after the recovery".to_owned();
             return Err(broken(Promise::Live, "takes nothing more", what.into(), expected, e.to_string()));
