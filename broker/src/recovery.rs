@@ -41,7 +41,7 @@ pub struct Recovered<F> {
     /// Up to where the log is known to be synced.
     pub durable: Offset,
     /// Up to where there may be records that are not shown: under `always`, those that could not be made durable; without an
-    /// end, those of a tail that could not be read.
+    /// end, those of a tail that could not be seen.
     pub hidden_to: Option<Offset>,
     /// Whether every sealed segment has the indexes that it should have.
     pub indexes_in_order: bool,
@@ -135,7 +135,7 @@ struct Recovery<'a, D> {
     durable_before: Option<Offset>,
     /// Indexes that could not be built anew, with the bytes that they should have.
     unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
-    /// Whether the last segment's tail could not be read: nobody knows where the log ends.
+    /// Whether the last segment's tail could not be read, or that segment is gone: nobody knows where the log ends.
     is_end_unseen: bool,
 }
 
@@ -202,7 +202,6 @@ impl<D: Disk> Recovery<'_, D> {
                 None => last = Some(looked),
             }
         }
-        self.tidy(&found, &logs);
         let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
         if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
             // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
@@ -215,6 +214,12 @@ impl<D: Disk> Recovery<'_, D> {
                 (last.sealed.end, last.whole) = (end, false);
             }
         }
+        if !logs.is_empty() && self.is_lost(end, &found) {
+            let name = files::segment_name(end, Kind::Log);
+            self.fence(format!("{name} is gone, and its index shows that it held records: put it back"));
+            self.is_end_unseen = true;
+        }
+        self.tidy(&found, &logs);
         let mut durable = sealed.last().map_or(Offset::ZERO, |s| s.end);
         let mut active = None;
         if let Some(last) = last {
@@ -246,6 +251,17 @@ impl<D: Disk> Recovery<'_, D> {
         };
         let (unopened, report) = (None, self.report);
         Ok(Recovered { sealed, active, end, durable, hidden_to, indexes_in_order, unopened, report })
+    }
+
+    /// Whether the segment that follows at the end has an index with entries, and no log. A log's name is durable before its
+    /// index has any, so no crash leaves that. How many records it held nobody knows, nor so which offset is the next.
+    fn is_lost(&self, end: Offset, found: &Found) -> bool {
+        let holds = |kind| {
+            let file = self.disk.open(&self.path(end, kind), Open::Read);
+            file.and_then(|file| file.len()).is_ok_and(|len| len >= ENTRY_BYTES as u64)
+        };
+        let is_orphan = found.segments.get(&end).is_some_and(|has| !has[Kind::Log as usize]);
+        is_orphan && [Kind::Index, Kind::TimeIndex].into_iter().any(holds)
     }
 
     fn sync_sealed(&mut self, base: Offset) -> bool {
