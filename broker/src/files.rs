@@ -326,6 +326,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_copied_is_the_rest_of_the_file_however_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, path) = (dir.path().join("from"), dir.path().join("to"));
+        for (len, position) in
+            [(0, 0), (1, 1), (PIECE_BYTES, 1), (2 * PIECE_BYTES + 7, 0), (2 * PIECE_BYTES + 7, 5)]
+        {
+            let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
+            std::fs::write(&from, &bytes).unwrap();
+            let log = OsDisk.open(&from, Open::Read).unwrap();
+            replace_with(&OsDisk, &path, |to| copy(&log, position as u64, to)).unwrap();
+            assert!(std::fs::read(&path).unwrap() == bytes[position..], "{len} from {position}");
+            let is_same = |file: &Path| {
+                is_copy(&log, position as u64, &OsDisk.open(file, Open::Read).unwrap()).unwrap()
+            };
+            assert!(is_same(&path));
+            if let Some(last) = bytes[position..].len().checked_sub(1) {
+                let mut other = bytes[position..].to_vec();
+                other[last] ^= 1;
+                std::fs::write(&path, &other).unwrap();
+                assert!(!is_same(&path), "its last byte is another");
+                std::fs::write(&path, &other[..last]).unwrap();
+                assert!(!is_same(&path), "it is shorter");
+            }
+        }
+    }
+
+    #[test]
     fn a_leftover_that_is_the_file_itself_is_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

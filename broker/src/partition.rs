@@ -9,10 +9,11 @@
 //! - after anything that leaves the files in doubt the partition is *fenced*: it serves reads and takes no writes until
 //!   it is opened anew.
 //!
-//! Appends and reads run on the caller's thread. Whatever waits for a device (syncs, rolls) runs in one background task
-//! for each partition, one thing after another, so that the failure of a sync cannot be told to one and hidden from
-//! another. The task exists only while there is something to do.
+//! Appends and reads run on the caller's thread. Whatever waits for a device (syncs, rolls, the cut of what a failed write left)
+//! runs in one background task for each partition, one thing after another, so that the failure of a sync cannot be told to
+//! one and hidden from another. The task exists only while there is something to do.
 
+mod append;
 mod chores;
 mod lookup;
 mod state;
@@ -23,17 +24,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+pub use append::{Tried, Wait};
 use bytes::Bytes;
 use state::State;
 use tokio::sync::Notify;
 
-use crate::batch::Batch;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::recovery::{self, Recovered};
-use crate::segment::{self, Active, AppendFailed, Read, View};
+use crate::recovery::Recovered;
+use crate::segment::{self, Active, Read, View};
 use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
@@ -112,13 +113,6 @@ struct Shared<D: Disk> {
     more: Notify,
 }
 
-/// What became of an attempt to append.
-enum Attempt {
-    Done(Appended),
-    /// A roll has to end first: the number of rolls that had ended before it.
-    AfterRoll(u64),
-}
-
 impl<D: Disk> Partition<D> {
     /// A partition as recovery left it.
     pub(crate) fn new(config: Config<D>, recovered: Recovered<D::File>) -> Self {
@@ -143,113 +137,6 @@ impl<D: Disk> Partition<D> {
             state.fence("an earlier operation panicked".into());
             state
         })
-    }
-
-    /// Appends all records or none, without waiting. `Ok(None)`: a roll has to end first, see [`Partition::append`]. The
-    /// batch is sealed on success: clear it before it is used again.
-    pub fn try_append(&self, batch: &mut Batch) -> Result<Option<Appended>, Error> {
-        match self.attempt(batch)? {
-            Attempt::Done(appended) => Ok(Some(appended)),
-            Attempt::AfterRoll(_) => Ok(None),
-        }
-    }
-
-    /// Appends all records or none; waits while a roll is under way. Not yet acknowledged: see [`Partition::committed`].
-    pub async fn append(&self, batch: &mut Batch) -> Result<Appended, Error> {
-        loop {
-            match self.attempt(batch)? {
-                Attempt::Done(appended) => return Ok(appended),
-                Attempt::AfterRoll(ended) => self.rolled(ended).await?,
-            }
-        }
-    }
-
-    fn attempt(&self, batch: &mut Batch) -> Result<Attempt, Error> {
-        let config = &self.0.config;
-        let mut state = self.lock();
-        state.writable(&config.name)?;
-        if state.needs_roll(config.segment_bytes) {
-            return Ok(self.after_roll(state));
-        }
-        let State { active, end, .. } = &mut *state;
-        let active = active.as_mut().expect("needs_roll made sure");
-        let appended = Appended { base: *end, end: end.plus(batch.len() as u64) };
-        let now = config.clock.now();
-        batch.seal(appended.base, now);
-        if let Err(failed) = active.append(batch, now) {
-            config.stats.appends_failed.add(1);
-            let fits_the_next = batch.byte_len() as u64 <= active.position.get();
-            return match failed {
-                // No file may be longer, as the file system has it, or a limit of the process: the segment is full.
-                AppendFailed::Undone(e) if e.kind() == io::ErrorKind::FileTooLarge && fits_the_next => {
-                    Ok(self.after_roll(state))
-                }
-                failed => Err(self.append_failed(state, failed)),
-            };
-        }
-        state.end = appended.end;
-        if std::mem::take(&mut state.failing) {
-            tracing::info!("{}: records are stored again", config.name);
-        }
-        config.stats.records_appended.add(batch.len() as u64);
-        config.stats.bytes_appended.add(batch.byte_len() as u64);
-        state.unsynced += batch.byte_len() as u64;
-        match config.durability {
-            Durability::Always => state.sync_wanted = true,
-            Durability::Interval(after) => self.start_timer(&mut state, after),
-            Durability::Os => {}
-        }
-        state.sync_wanted |= state.unsynced >= config.max_unsynced_bytes;
-        self.look_after(state);
-        if config.durability != Durability::Always {
-            self.0.more.notify_waiters();
-        }
-        Ok(Attempt::Done(appended))
-    }
-
-    fn after_roll(&self, mut state: MutexGuard<'_, State<D>>) -> Attempt {
-        state.want_roll();
-        let ended = state.rolls_ended;
-        self.look_after(state);
-        Attempt::AfterRoll(ended)
-    }
-
-    fn append_failed(&self, mut state: MutexGuard<'_, State<D>>, failed: AppendFailed) -> Error {
-        let base = state.active.as_ref().map_or(state.end, |a| a.base);
-        let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
-        match failed {
-            AppendFailed::Undone(source) => {
-                self.tell_failing(&mut state, &path, &source);
-                Error::Storage { path, source: source.into() }
-            }
-            AppendFailed::Stuck { write, cut, sync_failed } => {
-                let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");
-                self.fence_now(&mut state, reason.clone());
-                let durable = state.durable;
-                drop(state);
-                if sync_failed {
-                    recovery::mark_unsynced(&self.0.config.disk, &self.0.config.dir, base, durable);
-                }
-                self.wake_all();
-                Error::OutcomeUnknown { what: self.name().into(), reason }
-            }
-        }
-    }
-
-    /// Waits until one more roll than `before` has ended.
-    async fn rolled(&self, before: u64) -> Result<(), Error> {
-        loop {
-            let settled = self.0.settled.notified();
-            {
-                let state = self.lock();
-                match &state.roll_failed {
-                    Some((n, error)) if *n > before => return Err(error.clone()),
-                    _ if state.rolls_ended > before => return Ok(()),
-                    _ => state.writable(self.name())?,
-                }
-            }
-            settled.await;
-        }
     }
 
     /// Whether what ends before `end` may be acknowledged now, without waiting. `os` and `interval`: always.

@@ -54,16 +54,17 @@ pub struct Active<F> {
 /// How an append failed.
 #[derive(Debug)]
 pub enum AppendFailed {
-    /// The log is as it was, durably.
-    Undone(io::Error),
-    /// The log could not be brought back to what it was: nothing may be written to it any more.
+    /// The log is as it was.
+    Untouched(io::Error),
+    /// What the write left was cut off. Without a sync, a power loss could bring it back, since the longer length may reach the
+    /// disk and the shorter one not.
+    Cut(io::Error),
+    /// It could not be cut off: nothing may be written to the log any more.
     Stuck {
         /// Why the write failed.
         write: io::Error,
         /// Why the cut failed.
         cut: io::Error,
-        /// Whether it was its sync that failed: the page cache may then call clean what is not on the disk.
-        sync_failed: bool,
     },
 }
 
@@ -89,19 +90,15 @@ impl<F: DiskFile> Active<F> {
         Ok(())
     }
 
-    /// Cuts off what a failed write left, and syncs the cut: without the sync, a power loss could bring the refused
-    /// bytes back, since the longer length may reach the disk and the shorter one not. A write that left nothing needs no
-    /// cut: a file system that has become read-only would refuse it.
+    /// Cuts off what a failed write left. A write that left nothing needs no cut: a file system that has become read-only would
+    /// refuse it.
     fn undo(&self, write: io::Error) -> AppendFailed {
         if self.log.len().is_ok_and(|len| len == self.position.get()) {
-            return AppendFailed::Undone(write);
+            return AppendFailed::Untouched(write);
         }
-        if let Err(cut) = disk::set_len(&*self.log, self.position.get()) {
-            return AppendFailed::Stuck { write, cut, sync_failed: false };
-        }
-        match disk::sync_file(&*self.log) {
-            Ok(()) => AppendFailed::Undone(write),
-            Err(cut) => AppendFailed::Stuck { write, cut, sync_failed: true },
+        match disk::set_len(&*self.log, self.position.get()) {
+            Ok(()) => AppendFailed::Cut(write),
+            Err(cut) => AppendFailed::Stuck { write, cut },
         }
     }
 
@@ -139,6 +136,11 @@ pub struct Handles<F> {
 impl<F: DiskFile> Handles<F> {
     /// Makes the log durable.
     pub fn sync_log(&self) -> io::Result<()> {
+        disk::sync_file(&*self.log)
+    }
+
+    /// Makes it durable that what a failed write left is cut off.
+    pub fn sync_cut(&self) -> io::Result<()> {
         disk::sync_file(&*self.log)
     }
 

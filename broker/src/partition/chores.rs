@@ -26,6 +26,7 @@ use crate::units::Offset;
 pub(super) enum Chore<F> {
     Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
     Sync { handles: segment::Handles<F>, mark: SyncedTo },
+    SyncCut { handles: segment::Handles<F>, base: Offset },
 }
 
 impl<D: Disk> Partition<D> {
@@ -86,6 +87,7 @@ impl<D: Disk> Partition<D> {
             match chore {
                 Some(Chore::Roll { from, base, old }) => self.do_roll(from, base, old).await,
                 Some(Chore::Sync { handles, mark }) => self.do_sync(handles, mark).await,
+                Some(Chore::SyncCut { handles, base }) => self.do_sync_cut(handles, base).await,
                 None => return self.wake_all(),
             }
             self.wake_all();
@@ -120,6 +122,20 @@ impl<D: Disk> Partition<D> {
             }
             Ok(()) => {}
             Err(e) => self.sync_failed(state, mark.segment, &e),
+        }
+    }
+
+    /// A power loss must not bring back what a failed write left, once that is said to have been refused.
+    async fn do_sync_cut(&self, handles: segment::Handles<D::File>, base: Offset) {
+        let work = self.0.config.work.clone();
+        let synced = off_thread(&*work, move || handles.sync_cut()).await;
+        let mut state = self.lock();
+        match synced {
+            Ok(()) => {
+                state.cuts_ended += 1;
+                state.cutting = false;
+            }
+            Err(e) => self.sync_failed(state, base, &e),
         }
     }
 

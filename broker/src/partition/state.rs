@@ -48,6 +48,11 @@ pub(crate) struct State<D: Disk> {
     pub(super) unsynced: u64,
     /// Whether a timer for the next interval sync runs.
     pub(super) timer: bool,
+    /// Whether what a failed write left has been cut off, and not durably: nothing is appended meanwhile.
+    pub(super) cutting: bool,
+    pub(super) cut_wanted: bool,
+    /// Counts cuts that became durable.
+    pub(super) cuts_ended: u64,
     /// Counts rolls that ended, one way or the other; with the error of the last one that failed.
     pub(super) rolls_ended: u64,
     pub(super) roll_failed: Option<(u64, Error)>,
@@ -100,6 +105,9 @@ impl<D: Disk> State<D> {
             sync_wanted: false,
             unsynced: 0,
             timer: false,
+            cutting: false,
+            cut_wanted: false,
+            cuts_ended: 0,
             rolls_ended: 0,
             roll_failed: None,
             next_is_there: false,
@@ -183,12 +191,16 @@ impl<D: Disk> State<D> {
     }
 
     pub(super) fn has_chores(&self) -> bool {
-        self.fenced.is_none() && (self.roll == Roll::Wanted || self.sync_wanted)
+        self.fenced.is_none() && (self.roll == Roll::Wanted || self.sync_wanted || self.cut_wanted)
     }
 
     pub(super) fn next_chore(&mut self) -> Option<Chore<D::File>> {
         if !self.has_chores() {
             return None;
+        }
+        if std::mem::take(&mut self.cut_wanted) {
+            let active = self.active.as_ref()?;
+            return Some(Chore::SyncCut { handles: active.handles(), base: active.base });
         }
         self.unsynced = 0;
         if self.roll == Roll::Wanted {

@@ -13,7 +13,7 @@ use crate::broker::{Broker, Topic};
 use crate::disk::Disk;
 use crate::error::{Code, Error};
 use crate::metrics::{Kind, Metrics};
-use crate::partition::{Appended, Partition};
+use crate::partition::{Appended, Partition, Tried};
 use crate::units::Offset;
 use crate::wire;
 use crate::wire::proto::{self, response};
@@ -255,8 +255,8 @@ impl<D: Disk> Run<D> {
         for part in &mut self.parts {
             let mut batch = std::mem::take(&mut part.batch);
             let outcome = match part.partition.try_append(&mut batch) {
-                Ok(Some(appended)) => Ok(appended),
-                Ok(None) => part.partition.append(&mut batch).await,
+                Ok(Tried::Appended(appended)) => Ok(appended),
+                Ok(Tried::Waits(wait)) => part.partition.go_on(wait, &mut batch).await,
                 Err(e) => Err(e),
             };
             if outcome.is_ok() {

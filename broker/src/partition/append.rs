@@ -1,0 +1,187 @@
+//! Appending: at once where that is possible; after a roll, or after what a failed write left has been cut off, where it is not.
+
+use std::io;
+use std::sync::MutexGuard;
+
+use super::state::State;
+use super::{Appended, Partition};
+use crate::batch::Batch;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::files::{self, Kind};
+use crate::segment::AppendFailed;
+use crate::settings::Durability;
+
+/// What became of a try to append.
+#[derive(Debug)]
+pub enum Tried {
+    /// All records are in the log.
+    Appended(Appended),
+    /// None is, and something has to end first: see [`Partition::go_on`].
+    Waits(Wait),
+}
+
+/// What an append waits for.
+#[derive(Debug)]
+pub enum Wait {
+    /// A roll: the number of those that had ended before it.
+    Roll(u64),
+    /// The sync of a cut, likewise.
+    Cut(u64),
+    /// The sync of the cut of what its own write left: it has failed with this error.
+    OwnCut(u64, Error),
+}
+
+impl<D: Disk> Partition<D> {
+    /// Appends all records or none; waits while a roll is under way. Not yet acknowledged: see [`Partition::committed`].
+    pub async fn append(&self, batch: &mut Batch) -> Result<Appended, Error> {
+        match self.try_append(batch)? {
+            Tried::Appended(appended) => Ok(appended),
+            Tried::Waits(wait) => self.go_on(wait, batch).await,
+        }
+    }
+
+    /// Goes on with a try that had to wait.
+    pub async fn go_on(&self, mut wait: Wait, batch: &mut Batch) -> Result<Appended, Error> {
+        loop {
+            match wait {
+                Wait::Roll(before) => self.rolled(before).await?,
+                Wait::Cut(before) => self.cut(before).await?,
+                Wait::OwnCut(before, error) => return Err(self.cut(before).await.err().unwrap_or(error)),
+            }
+            match self.try_append(batch)? {
+                Tried::Appended(appended) => return Ok(appended),
+                Tried::Waits(again) => wait = again,
+            }
+        }
+    }
+
+    /// Appends all records or none, without waiting. The batch is sealed on success: clear it before it is used again.
+    pub fn try_append(&self, batch: &mut Batch) -> Result<Tried, Error> {
+        let config = &self.0.config;
+        let mut state = self.lock();
+        state.writable(&config.name)?;
+        if state.cutting {
+            return Ok(Tried::Waits(Wait::Cut(state.cuts_ended)));
+        }
+        if state.needs_roll(config.segment_bytes) {
+            return Ok(self.after_roll(state));
+        }
+        let State { active, end, .. } = &mut *state;
+        let active = active.as_mut().expect("needs_roll made sure");
+        let appended = Appended { base: *end, end: end.plus(batch.len() as u64) };
+        let now = config.clock.now();
+        batch.seal(appended.base, now);
+        if let Err(failed) = active.append(batch, now) {
+            let fits_the_next = batch.byte_len() as u64 <= active.position.get();
+            return self.append_failed(state, failed, fits_the_next);
+        }
+        state.end = appended.end;
+        if std::mem::take(&mut state.failing) {
+            tracing::info!("{}: records are stored again", config.name);
+        }
+        self.appended(state, batch);
+        Ok(Tried::Appended(appended))
+    }
+
+    /// Has what was appended synced when it should be, and shown.
+    fn appended(&self, mut state: MutexGuard<'_, State<D>>, batch: &Batch) {
+        let config = &self.0.config;
+        config.stats.records_appended.add(batch.len() as u64);
+        config.stats.bytes_appended.add(batch.byte_len() as u64);
+        state.unsynced += batch.byte_len() as u64;
+        match config.durability {
+            Durability::Always => state.sync_wanted = true,
+            Durability::Interval(after) => self.start_timer(&mut state, after),
+            Durability::Os => {}
+        }
+        state.sync_wanted |= state.unsynced >= config.max_unsynced_bytes;
+        self.look_after(state);
+        if config.durability != Durability::Always {
+            self.0.more.notify_waiters();
+        }
+    }
+
+    fn after_roll(&self, mut state: MutexGuard<'_, State<D>>) -> Tried {
+        state.want_roll();
+        let ended = state.rolls_ended;
+        self.look_after(state);
+        Tried::Waits(Wait::Roll(ended))
+    }
+
+    fn append_failed(
+        &self,
+        mut state: MutexGuard<'_, State<D>>,
+        failed: AppendFailed,
+        fits_the_next: bool,
+    ) -> Result<Tried, Error> {
+        self.0.config.stats.appends_failed.add(1);
+        let base = state.active.as_ref().map_or(state.end, |a| a.base);
+        let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
+        match failed {
+            // No file may be longer, as the file system has it, or a limit of the process: the segment is full. The roll syncs
+            // the cut with the rest.
+            AppendFailed::Untouched(e) | AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
+                Ok(self.after_roll(state))
+            }
+            AppendFailed::Untouched(source) => {
+                self.tell_failing(&mut state, &path, &source);
+                Err(Error::Storage { path, source: source.into() })
+            }
+            AppendFailed::Cut(source) => {
+                self.tell_failing(&mut state, &path, &source);
+                let error = Error::Storage { path, source: source.into() };
+                (state.cutting, state.cut_wanted) = (true, true);
+                let ended = state.cuts_ended;
+                self.look_after(state);
+                Ok(Tried::Waits(Wait::OwnCut(ended, error)))
+            }
+            AppendFailed::Stuck { write, cut } => {
+                let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");
+                self.fence_now(&mut state, reason.clone());
+                drop(state);
+                self.wake_all();
+                Err(Error::OutcomeUnknown { what: self.name().into(), reason })
+            }
+        }
+    }
+
+    /// Waits until one more roll than `before` has ended.
+    pub(super) async fn rolled(&self, before: u64) -> Result<(), Error> {
+        loop {
+            let settled = self.0.settled.notified();
+            {
+                let state = self.lock();
+                match &state.roll_failed {
+                    Some((n, error)) if *n > before => return Err(error.clone()),
+                    _ if state.rolls_ended > before => return Ok(()),
+                    _ => state.writable(self.name())?,
+                }
+            }
+            settled.await;
+        }
+    }
+
+    /// Waits until one more cut than `before` is durable. An error means that it may not be.
+    async fn cut(&self, before: u64) -> Result<(), Error> {
+        loop {
+            let settled = self.0.settled.notified();
+            {
+                let state = self.lock();
+                match &state.fenced {
+                    _ if state.cuts_ended > before => return Ok(()),
+                    Some(reason) => {
+                        let (what, reason) = (self.name().into(), reason.clone());
+                        return Err(Error::OutcomeUnknown { what, reason });
+                    }
+                    None => {}
+                }
+            }
+            settled.await;
+        }
+    }
+}
+
+fn is_too_long(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge
+}
