@@ -7,7 +7,6 @@ mod offsets;
 mod output;
 mod produce;
 mod quantity;
-mod resume;
 mod serve;
 mod startup;
 mod topic;

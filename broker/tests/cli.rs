@@ -277,23 +277,46 @@ fn a_file_comes_back_byte_for_byte_through_a_kill() {
     assert!(server.run(&["consume", "t"]).stdout == file, "the bytes are those of the file; {said}");
 }
 
-/// A producer that gives up says how far it came, and another goes on from there.
+/// A producer that gives up says how far it came, and another goes on from there, with the line mended or without it.
 #[test]
 fn a_producer_that_gives_up_says_where_to_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = Process::start(&data, &["--max-record-bytes", "1000"]);
     server.output(&["topic", "create", "t"]);
-    let (head, tail) = (lines(500), lines(300));
+    let (head, tail) = (lines(550), lines(300));
     let mut file = [&head[..], "x".repeat(2000).as_bytes(), b"\n", &tail].concat();
     let why = complaint(&server.run_with(&["produce", "t", "--batch", "100", "--in-flight", "1"], &file));
-    assert!(why.contains("lines 501 to 600 were refused") && why.contains("500 lines acknowledged"), "{why}");
-    assert!(why.contains("--skip 500"), "{why}");
-
+    for expected in [
+        "lines 501 to 600 were refused: a record of 2000 bytes is over the limit of 1000 (max-record-bytes); \
+         the longest of them is line 551\n",
+        "  stored: lines 1 to 500\n  sent, and not stored: lines 501 to 600\n  not sent: whatever follows line 600\n",
+        "  to go on with the same input: --skip 500 when line 551 is mended, or --skip 500,551 without it\n",
+    ] {
+        assert!(why.contains(expected), "{why}");
+    }
     let long = head.len()..head.len() + 2000;
     file.drain(long);
     text(&server.run_with(&["produce", "t", "--skip", "500"], &file));
     assert!(server.run(&["consume", "t"]).stdout == file);
+}
+
+/// As large a line as there is no end to.
+#[test]
+fn a_line_that_no_server_stores_is_refused_before_it_is_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    let script = "ulimit -v 1000000; { echo a; cat /dev/zero; } | \"$0\" produce t --addr \"$1\"";
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", script, env!("CARGO_BIN_EXE_broker"), &server.addr]).output().unwrap();
+    let why = complaint(&output);
+    assert!(
+        why.contains("line 2 is longer than 67108864 bytes") && why.contains("stored: line 1\n"),
+        "{why}"
+    );
+    assert!(why.contains("--skip 1 when line 2 is mended, or --skip 2 without it"), "{why}");
+    assert_eq!(server.output(&["consume", "t"]), "a\n");
 }
 
 #[test]
@@ -455,7 +478,7 @@ fn a_partition_that_cannot_be_opened_is_not_shown_as_empty() {
     }
     assert_eq!(server.output(&["consume", "t", "--partition", "0"]), "a\n");
     let why = complaint(&server.run_with(&["produce", "t", "--partition", "1"], b"c\n"));
-    assert!(why.contains("no line acknowledged") && !why.contains("--skip"), "{why}");
+    assert!(why.contains("line 1 was refused: ") && why.contains("no line stored\n"), "{why}");
 }
 
 #[test]

@@ -60,13 +60,19 @@ fn refused(code: Code) -> Connection {
     vec![now(response::Kind::Error(proto::ErrorResponse::new(code, "not now")))]
 }
 
-fn nothing_there() -> Connection {
-    vec![now(response::Kind::Consume(proto::ConsumeResponse::default()))]
-}
-
 fn appended(count: u32) -> response::Kind {
     let appends = vec![proto::PartitionAppend { count, ..Default::default() }];
     response::Kind::Produce(proto::ProduceResponse { appends, partitions: Vec::new() })
+}
+
+fn error(code: Code) -> response::Kind {
+    response::Kind::Error(proto::ErrorResponse::new(code, "no"))
+}
+
+/// What is said of these lines, each sent in a request of its own and answered so.
+fn said_of(lines: &str, answers: Vec<response::Kind>) -> String {
+    let (addr, _) = told(vec![one_partition(), answers.into_iter().map(now).collect()]);
+    complaint(&run(&addr, &["produce", "t", "--batch", "1", "--retry", "1s"], lines.as_bytes()))
 }
 
 /// How many produces a server was asked for.
@@ -79,14 +85,13 @@ fn produces(asked: &[request::Kind]) -> usize {
 #[test]
 fn a_refusal_that_passes_is_no_reason_to_give_up() {
     for code in [Code::ShuttingDown, Code::Timeout, Code::TooManyConnections] {
-        let restart =
-            vec![one_partition(), refused(code), refused(code), nothing_there(), vec![now(appended(2))]];
+        let restart = vec![one_partition(), refused(code), refused(code), vec![now(appended(2))]];
         let (addr, asked) = told(restart);
         let produced = run(&addr, &["produce", "t"], b"a\nb\n");
         text(&produced);
         let said = String::from_utf8(produced.stderr).unwrap();
         assert!(said.ends_with("\n2 lines acknowledged\n"), "{code:?}: {said}");
-        assert_eq!(produces(&asked.join().unwrap()), 2);
+        assert_eq!(produces(&asked.join().unwrap()), 3);
     }
 }
 
@@ -94,10 +99,11 @@ fn a_refusal_that_passes_is_no_reason_to_give_up() {
 #[test]
 fn a_refusal_that_does_not_pass_is_given_up_in_time() {
     let mut always = vec![one_partition()];
-    always.extend((0..100).flat_map(|_| [refused(Code::Timeout), nothing_there()]));
+    always.extend((0..100).map(|_| refused(Code::Timeout)));
     let (addr, _) = told(always);
     let why = complaint(&run(&addr, &["produce", "t", "--retry", "500ms"], b"a\n"));
-    assert!(why.contains("did not come back in time: not now\n  no line acknowledged"), "{why}");
+    let expected = "did not come back in time: not now\n  no line stored\n  sent, and not stored: line 1\n";
+    assert!(why.contains(expected), "{why}");
 }
 
 /// While a sync takes long, what was appended cannot be seen yet: sent again, it would be there twice.
@@ -118,7 +124,7 @@ fn a_silent_server_is_waited_for() {
     let (addr, asked) = told(vec![one_partition(), never]);
     let why = complaint(&run(&addr, &["produce", "t", "--timeout", "200ms", "--retry", "300ms"], b"a\nb\n"));
     assert!(
-        why.contains("no answer within 500ms\n  no line acknowledged\n  2 lines sent after them"),
+        why.contains("lines 1 to 2 may be stored or not: no answer within 500ms\n  no line stored\n"),
         "{why}"
     );
     drop(asked);
@@ -143,8 +149,94 @@ fn an_answer_that_cannot_be_understood_is_no_lost_connection() {
         let _ = second.read(&mut [0]);
     });
     let why = complaint(&run(&addr, &["produce", "t"], b"a\n"));
-    assert!(why.contains("an answer cannot be understood: ") && why.contains("1 line sent"), "{why}");
+    assert!(why.contains("line 1 may be stored or not: an answer cannot be understood: "), "{why}");
     garbled.join().unwrap();
+}
+
+/// What was sent behind a line that is refused is stored, or not: that is known only when it has been answered.
+#[test]
+fn what_is_under_way_behind_a_refused_line_is_waited_for() {
+    let why = said_of("a\nb\nc\n", vec![appended(1), error(Code::RecordTooLarge), appended(1)]);
+    assert_eq!(
+        why,
+        "broker: line 2 was refused: no\n  stored: lines 1, 3\n  sent, and not stored: line 2\n  \
+         not sent: whatever follows line 3\n  \
+         to go on with the same input: --skip 1,3 when line 2 is mended, or --skip 3 without it\n"
+    );
+    let why = said_of("a\nb\nc\n", vec![appended(1), error(Code::StorageFull), error(Code::StorageFull)]);
+    assert!(why.starts_with("broker: lines 2 to 3 were refused: no\n  stored: line 1\n"), "{why}");
+    assert!(why.ends_with("to go on with the same input: --skip 1\n"), "{why}");
+    let why = said_of("a\nb\nc\n", vec![error(Code::StorageFull), error(Code::OutcomeUnknown), appended(1)]);
+    assert!(why.ends_with("--skip 0,2-3, if line 2 is stored; if not: --skip 0,3\n"), "{why}");
+}
+
+/// A server that cannot find the end of a message does nothing of what follows.
+#[test]
+fn what_follows_a_message_that_is_too_long_is_not_stored() {
+    let why = said_of("a\nb\nc\n", vec![appended(1), error(Code::FrameTooLarge)]);
+    assert!(why.contains("stored: line 1\n  sent, and not stored: lines 2 to 3\n"), "{why}");
+    assert!(why.ends_with("--skip 1 when line 2 is mended, or --skip 2 without it\n"), "{why}");
+}
+
+/// The partitions of one request may fare differently.
+#[test]
+fn a_request_that_is_refused_in_part_is_told_line_by_line() {
+    let append =
+        |partition, error| proto::PartitionAppend { partition, count: 2, error, ..Default::default() };
+    let fenced = proto::ErrorResponse::new(Code::Fenced, "no");
+    let appends = vec![append(0, None), append(1, Some(fenced))];
+    let answer = proto::ProduceResponse { appends, partitions: vec![0, 1, 0, 1] };
+    let (addr, _) = told(vec![one_partition(), vec![now(response::Kind::Produce(answer))]]);
+    let why = complaint(&run(&addr, &["produce", "t"], b"a\nb\nc\nd\n"));
+    assert!(why.contains("lines 2, 4 were refused: no\n  stored: lines 1, 3\n"), "{why}");
+    assert!(why.ends_with("to go on with the same input: --skip 1,3\n"), "{why}");
+}
+
+/// Produces this input, and goes on as is said, without the lines that cannot be stored, until all others are. Gives how
+/// often it had to be gone on.
+fn follow_the_hints(server: &Process, args: &[&str], input: &[u8]) -> usize {
+    let mut skip = "0".to_owned();
+    for times in 0.. {
+        let output = server.run_with(&[&["produce", "t", "--skip", &skip], args].concat(), input);
+        if output.status.success() {
+            return times;
+        }
+        let why = complaint(&output);
+        let (_, hint) = why.rsplit_once("--skip ").expect(&why);
+        skip = hint.split_whitespace().next().expect("it says what to skip").to_owned();
+    }
+    unreachable!("it ends")
+}
+
+#[test]
+fn who_follows_the_hints_has_every_good_line_stored_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for (partitions, batch, in_flight) in
+        [("1", "100", "8"), ("3", "100", "8"), ("3", "1", "100"), ("1", "7", "1")]
+    {
+        let server =
+            Process::start(&dir.path().join([partitions, batch].concat()), &["--max-record-bytes", "1000"]);
+        server.output(&["topic", "create", "t", "--partitions", partitions]);
+        let (mut input, mut good) = (Vec::new(), Vec::new());
+        for i in 0..3000 {
+            let line = match i {
+                5 | 6 | 700 | 2999 => format!("k:{}\n", "x".repeat(1000)),
+                0 | 1500 | 1501 => format!("{i} is no key and value\n"),
+                _ => format!("{}:line {i}\n", i % 5),
+            };
+            input.extend_from_slice(line.as_bytes());
+            if let Some((_, value)) = line.split_once(':').filter(|(_, value)| value.len() < 1000) {
+                good.push(value.to_owned());
+            }
+        }
+        let args = ["--key-separator", ":", "--batch", batch, "--in-flight", in_flight];
+        assert!((1..=7).contains(&follow_the_hints(&server, &args, &input)));
+        let stored = server.output(&["consume", "t"]);
+        let mut stored: Vec<_> = stored.split_inclusive('\n').collect();
+        stored.sort_unstable();
+        good.sort_unstable();
+        assert!(stored == good, "{partitions} partitions, batches of {batch}");
+    }
 }
 
 fn producer(addr: &str) -> Child {

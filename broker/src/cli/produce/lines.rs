@@ -1,0 +1,157 @@
+//! Sets of lines of the input, by number from 1: what was stored, what was refused, what is to be passed over.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::cli::quantity;
+
+/// So many ranges are shown to people.
+const SHOWN: usize = 20;
+
+/// From the first line of each range to its last. No two touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineSet(BTreeMap<u64, u64>);
+
+impl LineSet {
+    /// Reads what [`LineSet::as_skip`] writes: `N` for the first N lines, and behind it, separated by commas, lines and
+    /// ranges of lines.
+    pub fn parse_skip(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?} is not a number of lines, nor one with lines behind it, as in 500,550,601-700")
+        };
+        let mut lines = Self::default();
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let first = match text.contains(',') {
+            false => quantity::number::<u64>(first)?,
+            true => first.parse().map_err(|_| wrong())?,
+        };
+        lines.insert(1..=first);
+        for part in parts {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let range = first.parse().ok().zip(last.parse().ok());
+            let (first, last) =
+                range.filter(|(first, last)| 0 < *first && first <= last).ok_or_else(wrong)?;
+            lines.insert(first..=last);
+        }
+        Ok(lines)
+    }
+
+    /// For `--skip`.
+    pub fn as_skip(&self) -> String {
+        let mut text = self.prefix().to_string();
+        for (&first, &last) in self.0.iter().filter(|(first, _)| **first > 1) {
+            text += &match first == last {
+                true => format!(",{first}"),
+                false => format!(",{first}-{last}"),
+            };
+        }
+        text
+    }
+
+    /// Adds lines.
+    pub fn insert(&mut self, lines: RangeInclusive<u64>) {
+        let (mut first, mut last) = lines.into_inner();
+        if first > last {
+            return;
+        }
+        // As it nearly always is: the next one.
+        if let Some(mut end) = self.0.last_entry()
+            && end.get().checked_add(1) == Some(first)
+        {
+            end.insert(last);
+            return;
+        }
+        while let Some((&start, &end)) = self.0.range(..=last.saturating_add(1)).next_back()
+            && end.saturating_add(1) >= first
+        {
+            self.0.remove(&start);
+            (first, last) = (first.min(start), last.max(end));
+        }
+        self.0.insert(first, last);
+    }
+
+    /// The lines of both.
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        other.0.iter().for_each(|(&first, &last)| both.insert(first..=last));
+        both
+    }
+
+    /// Whether this line is in it.
+    pub fn contains(&self, line: u64) -> bool {
+        self.0.range(..=line).next_back().is_some_and(|(_, &last)| line <= last)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many lines.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|(first, last)| last - first + 1).sum()
+    }
+
+    /// All lines up to this one are in it.
+    fn prefix(&self) -> u64 {
+        self.0.get(&1).copied().unwrap_or(0)
+    }
+}
+
+impl FromIterator<u64> for LineSet {
+    fn from_iter<I: IntoIterator<Item = u64>>(lines: I) -> Self {
+        let mut set = Self::default();
+        lines.into_iter().for_each(|line| set.insert(line..=line));
+        set
+    }
+}
+
+/// For people: `line 2`, or `lines 1, 3 to 600`.
+impl fmt::Display for LineSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.len() == 1 { "line " } else { "lines " })?;
+        for (nth, (first, last)) in self.0.iter().enumerate().take(SHOWN) {
+            let comma = if nth == 0 { "" } else { ", " };
+            match first == last {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first} to {last}")?,
+            }
+        }
+        match self.0.keys().nth(SHOWN) {
+            Some(first) => write!(f, ", and others from {first} on"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_touch_are_one_range_in_whichever_order_they_come() {
+        for lines in [[1, 2, 3, 5], [5, 3, 2, 1], [3, 1, 5, 2], [2, 5, 1, 3]] {
+            let set: LineSet = lines.into_iter().chain(lines).collect();
+            assert_eq!(set.to_string(), "lines 1 to 3, 5");
+            assert_eq!(set.len(), 4);
+            let contained: Vec<_> = (0..8).filter(|line| set.contains(*line)).collect();
+            assert_eq!(contained, [1, 2, 3, 5]);
+        }
+        assert_eq!(LineSet::from_iter([7]).to_string(), "line 7");
+        let mut all = LineSet::from_iter([1, 9, u64::MAX]);
+        all.insert(2..=u64::MAX);
+        assert_eq!(all.as_skip(), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn what_is_to_be_skipped_is_read_as_it_is_written() {
+        for text in ["0", "7", "0,2", "500,550,601-700", "0,2-3,5,7-9"] {
+            assert_eq!(LineSet::parse_skip(text).unwrap().as_skip(), text);
+        }
+        assert_eq!(LineSet::parse_skip("3,4,2-9").unwrap().as_skip(), "9");
+        for text in ["", ",", "1,", "1,0", "1,3-2", "1,2-", "1,-2", "a", "-1", "1-2", "1,2,b"] {
+            assert!(LineSet::parse_skip(text).is_err(), "{text:?}");
+        }
+    }
+}
