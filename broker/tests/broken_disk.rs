@@ -2,144 +2,15 @@
 
 mod common;
 
-use std::fs::File;
 use std::io;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use broker::Broker;
-use broker::broker::World;
-use broker::client::{Client, Options, Outcome};
-use broker::clock::SystemClock;
-use broker::disk::{Disk, DiskFile, Entry, Open, OsDisk};
+use broker::client::Outcome;
 use broker::error::Code;
-use broker::net::TcpConnector;
-use broker::server::{Limits, serve};
-use broker::settings::{Durability, Settings, TopicSettings};
-use broker::work::Threads;
+use broker::settings::Durability;
+use common::failing::server;
 use common::{keyed, ok, record, refused, values};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-
-/// The real disk, which can be told to be full, and to fail syncs.
-#[derive(Clone, Debug, Default)]
-struct Failing(Arc<Switches>);
-
-#[derive(Debug, Default)]
-struct Switches {
-    full: AtomicBool,
-    sync_fails: AtomicBool,
-}
-
-#[derive(Debug)]
-struct FailingFile(File, Arc<Switches>);
-
-const ENOSPC: i32 = 28;
-const EIO: i32 = 5;
-
-impl Disk for Failing {
-    type File = FailingFile;
-    type Dir = File;
-    type Lock = File;
-
-    fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
-        Ok(FailingFile(OsDisk.open(path, how)?, self.0.clone()))
-    }
-
-    fn create_dir(&self, path: &Path) -> io::Result<()> {
-        OsDisk.create_dir(path)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
-        OsDisk.list(dir)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsDisk.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsDisk.remove_file(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        OsDisk.remove_dir(path)
-    }
-
-    fn open_dir(&self, dir: &Path) -> io::Result<File> {
-        OsDisk.open_dir(dir)
-    }
-
-    fn sync_dir(&self, dir: &File) -> io::Result<()> {
-        OsDisk.sync_dir(dir)
-    }
-
-    fn lock_dir(&self, dir: &Path) -> io::Result<File> {
-        OsDisk.lock_dir(dir)
-    }
-
-    fn boot_id(&self) -> Option<String> {
-        OsDisk.boot_id()
-    }
-}
-
-impl DiskFile for FailingFile {
-    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-        self.0.read_at(buf, position)
-    }
-
-    fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
-        if !self.1.full.load(Ordering::SeqCst) {
-            return self.0.write_at(buf, position);
-        }
-        // A disk that fills up takes a part first.
-        match buf.len() / 2 {
-            0 => Err(io::Error::from_raw_os_error(ENOSPC)),
-            half if half > 20 => self.0.write_at(&buf[..half], position),
-            _ => Err(io::Error::from_raw_os_error(ENOSPC)),
-        }
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        DiskFile::len(&self.0)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        match self.1.sync_fails.load(Ordering::SeqCst) {
-            true => Err(io::Error::from_raw_os_error(EIO)),
-            false => self.0.sync_data(),
-        }
-    }
-}
-
-struct Server {
-    disk: Failing,
-    client: Client<TcpConnector>,
-    addr: String,
-    stop: CancellationToken,
-    served: tokio::task::JoinHandle<Result<(), broker::error::Error>>,
-    _dir: tempfile::TempDir,
-}
-
-async fn server(durability: Durability) -> Server {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = Failing::default();
-    let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(Threads) };
-    let settings = Settings { durability, ..Settings::default() };
-    let (broker, _) = Broker::open(world, &dir.path().join("data"), settings, &|_, _, _| {}).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap().to_string();
-    let stop = CancellationToken::new();
-    let served = tokio::spawn(serve(listener, broker, Limits::default(), stop.clone(), Arc::default()));
-    let client = Client::new(TcpConnector, &addr, Options::default());
-    ok(client.create_topic("t", &TopicSettings::with_partitions(3)).await);
-    Server { disk, client, addr, stop, served, _dir: dir }
-}
 
 /// What is logged by this thread.
 #[derive(Clone, Default)]

@@ -71,7 +71,10 @@ fn error(code: Code) -> response::Kind {
 
 /// What is said of these lines, each sent in a request of its own and answered so.
 fn said_of(lines: &str, answers: Vec<response::Kind>) -> String {
-    let (addr, _) = told(vec![one_partition(), answers.into_iter().map(now).collect()]);
+    let mut answers: Connection = answers.into_iter().map(now).collect();
+    // So that all have been sent before the first is answered.
+    answers[0].0 = Duration::from_secs(1);
+    let (addr, _) = told(vec![one_partition(), answers]);
     complaint(&run(&addr, &["produce", "t", "--batch", "1", "--retry", "1s"], lines.as_bytes()))
 }
 

@@ -33,8 +33,8 @@ partitions in turn.
 If a line is refused, or is none (no --key-separator in it, or longer than any server stores), nothing \
 behind it is sent any more. What is under way is waited for, and the last message says of each line whether it \
 was stored, and with which --skip the rest of the same input is sent: then no line is missing, and none is there \
-twice. The refused line can be mended in its place or left out. What comes later is stored later, so a line \
-that was refused and the lines sent together with it may then come behind others that came after them.
+twice. The refused line can be mended in its place or left out. Sent later, it comes behind lines that were \
+under way then and came after it.
 
 If the connection is lost, or the server restarts, the lines that were not yet acknowledged are looked up in \
 the log before the rest is sent, so that none is missing or duplicated. After a restart this is exact as long \

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, clippy::disallowed_methods)] // each test file uses a part of it, on the real machine
 
 pub mod bench;
+pub mod failing;
 pub mod process;
 
 use std::path::Path;

@@ -70,12 +70,15 @@ impl<'a> LookUp<'a> {
     /// Finds out which lines are stored. Gives a new connection, or says why it cannot be found out. `patience` is how long
     /// the server may be away.
     pub async fn run(&mut self, patience: Duration, lost: &str) -> Result<Connection<TcpStream>, String> {
+        let late = || format!("the server did not come back in time: {lost}");
+        if patience.is_zero() {
+            return Err(late());
+        }
         let mut deadline = Instant::now() + patience;
         let mut connection = None;
         loop {
             let begun = Instant::now();
-            let pass = timeout_at(deadline, self.pass(connection)).await;
-            let done = pass.map_err(|_| format!("the server did not come back in time: {lost}"))??;
+            let done = timeout_at(deadline, self.pass(connection)).await.map_err(|_| late())??;
             if self.has_ended || begun >= self.quiet_at || self.left() == 0 {
                 return Ok(done);
             }
