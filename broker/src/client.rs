@@ -72,11 +72,12 @@ impl<C: Connector> Client<C> {
         partition: Option<u32>,
         records: &[NewRecord],
     ) -> Vec<Outcome<Placed>> {
+        let pairs = records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
+        if let Some(message) = connection::too_long(topic, pairs.clone()) {
+            return vec![Outcome::Refused(Refusal { code: Code::FrameTooLarge, message }); records.len()];
+        }
         let answer = self
-            .exchange(Duration::ZERO, |connection| {
-                let records = records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
-                connection.send_produce(topic, partition, records);
-            })
+            .exchange(Duration::ZERO, |connection| connection.send_produce(topic, partition, pairs))
             .await;
         types::produce_outcomes(answer, records.len())
     }

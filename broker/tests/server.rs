@@ -446,3 +446,21 @@ async fn long_requests_that_have_begun_do_not_wait_for_each_other_for_ever() {
     }
     server.stop().await;
 }
+
+/// Its length would not fit into the four bytes that stand before it.
+#[tokio::test]
+async fn a_message_of_four_gibibytes_is_refused_before_it_is_made() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let large = bytes::Bytes::from(vec![0; 64 << 20]);
+    let records = vec![record(large.clone()); 64];
+    for outcome in server.client().produce_batch("t", None, &records).await {
+        assert_eq!(refused(outcome), broker::error::Code::FrameTooLarge);
+    }
+    let mut pipeline = server.pipeline().await;
+    pipeline.send_produce("t", None, [(None, &b"before"[..])].into_iter());
+    pipeline.send_produce("t", None, records.iter().map(|r| (None, &r.value[..])));
+    let error = pipeline.receive_produced().await.unwrap_err();
+    assert!(error.to_string().contains("longer than a message can be"), "{error}");
+    server.stop().await;
+}

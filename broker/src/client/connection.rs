@@ -19,6 +19,26 @@ const READ_BYTES: usize = 256 << 10;
 /// How much memory is got ready at once for an answer whose length is known.
 const ROOM_BYTES: usize = 2 << 20;
 
+/// The longest message that a frame can hold.
+const MESSAGE_BYTES_MAX: u64 = u32::MAX as u64;
+
+/// What a record and a request take at most besides their keys, values and topic.
+const AROUND_BYTES: u64 = 32;
+
+/// Why these records cannot be in one request, where they are too many bytes.
+pub(super) fn too_long<'a>(
+    topic: &str,
+    records: impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])>,
+) -> Option<String> {
+    let record = |(key, value): (Option<&[u8]>, &[u8])| (key.map_or(0, <[u8]>::len) + value.len()) as u64;
+    let bytes = records.fold(topic.len() as u64, |sum, next| sum + record(next) + AROUND_BYTES);
+    (bytes > MESSAGE_BYTES_MAX - AROUND_BYTES).then(|| {
+        format!(
+            "a request of {bytes} bytes is longer than a message can be (4 GiB); send fewer records in one"
+        )
+    })
+}
+
 /// Removes a whole frame with a message of this length, and reads the message.
 type Take<T> = fn(&mut BytesMut, usize) -> Result<T, DecodeError>;
 
@@ -93,12 +113,15 @@ pub struct Connection<S> {
     input: BytesMut,
     frame_bytes: usize,
     awaited: usize,
+    /// What could not be sent.
+    unsendable: Option<String>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Over this stream. `frame_bytes` is the longest answer that is read.
     pub fn new(stream: S, frame_bytes: usize) -> Self {
-        Self { stream, output: Vec::new(), written: 0, input: BytesMut::new(), frame_bytes, awaited: 0 }
+        let (output, input) = (Vec::new(), BytesMut::new());
+        Self { stream, output, written: 0, input, frame_bytes, awaited: 0, unsendable: None }
     }
 
     /// Sends a request, at the next [`Connection::flush`] or [`Connection::receive`].
@@ -107,13 +130,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.awaited += 1;
     }
 
-    /// Sends a produce request, likewise. `records` gives key and value of each.
+    /// Sends a produce request, likewise. `records` gives key and value of each. Where they are too long for one message,
+    /// nothing is sent, and there will be no more answers than those that are there: waiting for one is an error.
     pub fn send_produce<'a>(
         &mut self,
         topic: &str,
         partition: Option<u32>,
         records: impl Iterator<Item = (Option<&'a [u8]>, &'a [u8])> + Clone,
     ) {
+        if let Some(why) = too_long(topic, records.clone()) {
+            self.unsendable = Some(why);
+            return;
+        }
         wire::encode_produce(&mut self.output, topic, partition, records);
         self.awaited += 1;
     }
@@ -186,6 +214,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Waits until more has come; sends what is unsent meanwhile.
     async fn more(&mut self) -> io::Result<()> {
+        if let Some(why) = &self.unsendable {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why.clone()));
+        }
         poll_fn(|cx| {
             // A server that stops or refuses may close before it has read everything: what it said counts, so a
             // failed write is left for the read to explain.
