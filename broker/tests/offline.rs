@@ -25,7 +25,10 @@ fn a_dump_shows_each_record_and_each_entry() {
     let mut bytes = std::fs::read(&log).unwrap();
     bytes[50] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
-    let broken = dump(&log);
+    let output = broker().arg("dump").arg(&log).output().unwrap();
+    let why = complaint(&output);
+    assert!(why.contains("0.log: 39 bytes are no records or index entries"), "{why}");
+    let broken = String::from_utf8(output.stdout).unwrap();
     assert!(
         broken.contains("  byte 39: 39 bytes are not a record, a valid record after them: the CRC"),
         "{broken}"
@@ -295,9 +298,24 @@ fn what_is_no_file_of_a_broker_is_not_decoded_or_verified() {
     assert!(why.contains("is not a data directory"), "{why}");
     let why = complaint(&broker().arg("dump").arg(other.join("hostname")).output().unwrap());
     assert!(why.contains("is not a .log, .index or .timeindex file"), "{why}");
-    // Before the first start there is nothing to find fault with.
+    for name in ["nothing", "0.log"] {
+        let why = complaint(&broker().arg("dump").arg(other.join(name)).output().unwrap());
+        assert!(why.contains(&format!("{name}: No such file")), "{why}");
+    }
+    for name in ["garbage.log", "garbage.index", "garbage.timeindex"] {
+        std::fs::write(other.join(name), "no record, and no entry").unwrap();
+        let why = complaint(&broker().arg("dump").arg(other.join(name)).output().unwrap());
+        assert!(why.contains("23 bytes are no records or index entries"), "{why}");
+    }
+    // An empty one is what a mount that is missing looks like.
     std::fs::create_dir(dir.path().join("empty")).unwrap();
-    text(&verify(&dir.path().join("empty")));
+    let why = complaint(&verify(&dir.path().join("empty")));
+    assert!(why.contains("is not a data directory"), "{why}");
+    // One in which a server had nothing to store is one.
+    assert!(Process::start(&dir.path().join("unused"), &[]).stop().0.success());
+    text(&verify(&dir.path().join("unused")));
+    Process::start(&dir.path().join("killed"), &[]).kill();
+    text(&verify(&dir.path().join("killed")));
     // What is left of a broker's is verified, however little it is.
     let left = stopped(dir.path());
     for name in ["clean", "running", "was-clean", "t/topic"] {

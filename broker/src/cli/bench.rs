@@ -7,6 +7,7 @@ mod server;
 
 use std::time::Duration;
 
+use broker::settings::Settings;
 use clap::Subcommand;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -85,6 +86,16 @@ impl Figures {
             self.latency_us_p50, self.latency_us_p99, self.latency_us_p999, self.latency_us_max
         ))?;
         output.flush()
+    }
+}
+
+/// The size of a record: not more than any server stores.
+fn record_bytes(text: &str) -> Result<usize, String> {
+    let bytes = super::quantity::memory(text)?;
+    let most = Settings::RECORD_BYTES_MAX;
+    match bytes <= most as usize {
+        true => Ok(bytes),
+        false => Err(format!("no server stores a record of more than {most} bytes (max-record-bytes)")),
     }
 }
 

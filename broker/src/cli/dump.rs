@@ -19,6 +19,8 @@ const SHOWN_BYTES: usize = 64;
 /// Decode and print a log file, an index file or a partition's directory; needs no server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Everything is shown, whatever is wrong with it; where bytes are no records or entries, the exit code is 1.
+
 Examples:
   broker dump data/orders/1                                  all files of a partition
   broker dump data/orders/1/00000000000000000000.log         record by record
@@ -34,9 +36,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Stop> {
     let mut output = Output::new();
     let cannot = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
-    if !args.path.is_dir() {
-        dump(&args.path, args, &mut output)?;
-        return output.flush();
+    // That there is nothing comes before what is wrong with its name.
+    if !fs::metadata(&args.path).map_err(|e| cannot(&args.path, e))?.is_dir() {
+        let bad = dump(&args.path, args, &mut output)?;
+        return end(output, bad, &args.path);
     }
     let entries = fs::read_dir(&args.path).map_err(|e| cannot(&args.path, e))?;
     let mut names = Vec::new();
@@ -57,13 +60,24 @@ pub fn run(args: &Args) -> Result<(), Stop> {
         Name::Segment(base, kind) => (base, kind as u8),
         _ => (Offset::ZERO, 0),
     });
+    let mut bad = 0;
     for name in names {
-        dump(&args.path.join(name), args, &mut output)?;
+        bad += dump(&args.path.join(name), args, &mut output)?;
     }
-    output.flush()
+    end(output, bad, &args.path)
 }
 
-fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
+/// What is wrong is an error, though all of it was shown.
+fn end(mut output: Output, bad: u64, path: &Path) -> Result<(), Stop> {
+    output.flush()?;
+    match bad {
+        0 => Ok(()),
+        _ => Err(Stop::Because(format!("{}: {bad} bytes are no records or index entries", path.display()))),
+    }
+}
+
+/// Shows a file. Gives how many of its bytes are not what they should be.
+fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<u64, Stop> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let parsed = files::parse(name);
     let base = if let Name::Segment(base, _) = parsed { base } else { Offset::ZERO };
@@ -92,9 +106,15 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<(), Stop> {
     })
 }
 
-fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output<impl Write>) -> Result<(), Stop> {
+fn log(
+    file: &File,
+    base: Offset,
+    len: u64,
+    full: bool,
+    output: &mut Output<impl Write>,
+) -> Result<u64, Stop> {
     let mut window = Window::new(file, len);
-    let (mut at, mut expected) = (0, base);
+    let (mut at, mut expected, mut bad) = (0, base, 0);
     while at < len {
         let invalid = match window.record(at).map_err(|e| e.to_string())? {
             Ok(found) => {
@@ -120,27 +140,38 @@ fn log(file: &File, base: Offset, len: u64, full: bool, output: &mut Output<impl
             None => invalid.to_string(),
         };
         output.line(format_args!("  byte {at}: {} bytes are not a record, {behind}: {why}", next - at))?;
+        bad += next - at;
         at = next;
     }
-    Ok(())
+    Ok(bad)
 }
 
-fn index(file: &File, len: u64, key: &str, value: &str, output: &mut Output<impl Write>) -> Result<(), Stop> {
+fn index(
+    file: &File,
+    len: u64,
+    key: &str,
+    value: &str,
+    output: &mut Output<impl Write>,
+) -> Result<u64, Stop> {
     let mut window = Window::new(file, len);
-    let mut at = 0;
+    let (mut at, mut bad) = (0, 0);
     while at < len {
         let bytes = window.bytes(at, ENTRY_BYTES).map_err(|e| e.to_string())?;
         let bytes = &bytes[..bytes.len().min(ENTRY_BYTES)];
         if bytes.is_empty() {
-            return output.line(format_args!("  byte {at}: the file has become shorter meanwhile"));
+            output.line(format_args!("  byte {at}: the file has become shorter meanwhile"))?;
+            return Ok(bad);
         }
         match Entry::decode(bytes) {
             Some(entry) => output.line(format_args!("  {key} {} → {value} {}", entry.key, entry.value))?,
-            None => output.line(format_args!("  byte {at}: not an entry: {}", super::consume::hex(bytes)))?,
+            None => {
+                output.line(format_args!("  byte {at}: not an entry: {}", super::consume::hex(bytes)))?;
+                bad += bytes.len() as u64;
+            }
         }
         at += bytes.len() as u64;
     }
-    Ok(())
+    Ok(bad)
 }
 
 /// Text in quotes, with what is not text escaped.

@@ -71,11 +71,10 @@ fn print(verdict: &Verdict) -> Result<(), Stop> {
     output.flush()
 }
 
-/// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment, or nothing at all
-/// yet. Of a directory of something else, each part would be called a broken topic.
+/// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment. Of a directory of something else, each part would be called a broken topic.
 fn is_data_directory(dir: &Path) -> io::Result<bool> {
     let top = names(dir)?;
-    if top.is_empty() || top.iter().any(|name| session::MARKERS.contains(&name.as_str())) {
+    if top.iter().any(|name| session::MARKERS.contains(&name.as_str())) {
         return Ok(true);
     }
     Ok(top.iter().map(|name| dir.join(name)).any(|topic| {

@@ -9,7 +9,7 @@ use broker::wire::proto::request;
 
 use super::produce::{make_topic, stored};
 use super::server::Own;
-use super::{Figures, filler, histogram, nanos};
+use super::{Figures, filler, histogram, nanos, record_bytes};
 use crate::cli::{Server, Stop, acknowledged, produce, quantity};
 
 /// Read records as fast as the server gives them
@@ -29,10 +29,10 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_parser = quantity::number::<u32>)]
     partition: u32,
     /// Records to fill the server started with --durability with
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = quantity::number::<u64>)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, requires = "durability", value_parser = quantity::number::<u64>)]
     records: u64,
     /// Bytes of each of these records' values
-    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = quantity::memory)]
+    #[arg(long, value_name = "SIZE", default_value = "100", requires = "durability", value_parser = record_bytes)]
     record_bytes: usize,
     /// Bytes of one answer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size_u32)]

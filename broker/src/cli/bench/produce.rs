@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::server::Own;
-use super::{Figures, filler, histogram, nanos};
+use super::{Figures, filler, histogram, nanos, record_bytes};
 use crate::cli::{Server, Stop, acknowledged, produce, quantity, quantity::count};
 
 /// Requests are written to the socket in pieces of about this many bytes.
@@ -32,11 +32,11 @@ pub struct Args {
     /// Partitions of the topic, if it is created
     #[arg(long, default_value_t = 1, value_parser = quantity::number::<u32>)]
     partitions: u32,
-    /// Records to append
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = quantity::number::<u64>)]
+    /// Records to append, rounded up so that each connection has as many full requests
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     records: u64,
     /// Bytes of each record's value
-    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = quantity::memory)]
+    #[arg(long, value_name = "SIZE", default_value = "100", value_parser = record_bytes)]
     record_bytes: usize,
     /// Records in a request
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -72,7 +72,7 @@ struct Share {
 
 async fn fill(args: &Args) -> Result<Figures, Stop> {
     make_topic(&args.server, &args.topic, args.partitions).await?;
-    let requests = args.records.div_ceil(args.batch).div_ceil(args.connections).max(1);
+    let requests = args.records.div_ceil(args.batch).div_ceil(args.connections);
     let mut connections = Vec::new();
     for _ in 0..args.connections {
         connections.push(produce::connect(&args.server).await?);
