@@ -5,8 +5,13 @@ mod common;
 
 use std::io::{Read, Write};
 use std::process::Stdio;
+use std::sync::atomic::Ordering;
 
+use broker::client::Outcome;
+use broker::settings::Durability;
+use common::failing::server;
 use common::process::{Process, broker, complaint, run, stopped, text, verdict, verify};
+use common::{ok, record};
 
 fn lines(n: usize) -> Vec<u8> {
     let mut text = Vec::new();
@@ -91,6 +96,12 @@ fn topics_and_offsets_are_shown() {
     assert!(server.output(&["topic", "show", "orders"]).contains("1          0      2     2"));
     assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "latest"]), "2\n");
     assert_eq!(server.output(&["offsets", "orders", "--partition", "1", "--at", "@0"]), "0\n");
+    assert_eq!(
+        server.output(&["offsets", "orders", "--partition", "1", "--at", "@2100-01-01"]),
+        "none, the next will be 2\n"
+    );
+    let found = server.output(&["offsets", "orders", "--at", "@0"]);
+    assert!(found.contains("0          none, the next will be 0\n1          0\n"), "{found}");
     assert_eq!(server.output(&["topic", "delete", "orders"]), "deleted orders\n");
     assert_eq!(server.output(&["topic", "list"]), "");
 }
@@ -254,7 +265,8 @@ fn a_file_comes_back_byte_for_byte_through_a_kill() {
     let file = lines(100_000);
 
     let mut producer = broker()
-        .args(["produce", "t", "--batch", "100", "--retry", "60s", "--addr", &addr])
+        // It may come back so fast that nobody sees that it was away: then the lines in flight are waited for.
+        .args(["produce", "t", "--batch", "100", "--retry", "60s", "--timeout", "3s", "--addr", &addr])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -366,6 +378,26 @@ fn complaints_say_what_where_and_what_to_do() {
     assert!(why.contains("line 1 was refused"), "{why}");
 }
 
+/// Numbers that would be left unheeded, or would be more than anything takes.
+#[test]
+fn what_a_measurement_cannot_do_is_refused() {
+    let usage = |args: &[&str]| {
+        let output = run("127.0.0.1:1", args, b"");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for unheeded in [["--records", "10"], ["--record-bytes", "10"]] {
+        let why = usage(&[&["bench", "consume"][..], &unheeded].concat());
+        assert!(why.contains("--durability <MODE>"), "{why}");
+    }
+    let why = usage(&["bench", "produce", "--records", "0"]);
+    assert!(why.contains("--records"), "{why}");
+    for command in [&["bench", "produce"][..], &["bench", "consume", "--durability", "os"]] {
+        let why = usage(&[command, &["--record-bytes", "5GiB"]].concat());
+        assert!(why.contains("no server stores a record of more than 67108864 bytes"), "{why}");
+    }
+}
+
 #[test]
 fn limits_that_would_serve_nobody_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -471,7 +503,11 @@ fn a_partition_that_cannot_be_opened_is_not_shown_as_empty() {
         shown.contains("1          ?      ?     ?        0 B    is not served: it cannot be opened"),
         "{shown}"
     );
-    assert!(server.output(&["offsets", "t"]).contains("1          ?      ?"));
+    let offsets = server.run(&["offsets", "t"]);
+    let why = complaint(&offsets);
+    assert!(why.contains("t/1 cannot be served: it cannot be opened"), "{why}");
+    let offsets = String::from_utf8(offsets.stdout).unwrap();
+    assert!(offsets.contains("0          0      1\n1          ?      ?\n"), "{offsets}");
     for what in [&["consume", "t"][..], &["consume", "t", "--all"], &["consume", "t", "--partition", "1"]] {
         let why = complaint(&server.run(what));
         assert!(why.contains("t/1 cannot be served: it cannot be opened"), "{why}");
@@ -479,6 +515,37 @@ fn a_partition_that_cannot_be_opened_is_not_shown_as_empty() {
     assert_eq!(server.output(&["consume", "t", "--partition", "0"]), "a\n");
     let why = complaint(&server.run_with(&["produce", "t", "--partition", "1"], b"c\n"));
     assert!(why.contains("line 1 was refused: ") && why.contains("no line stored\n"), "{why}");
+}
+
+/// What is not shown because nobody knows whether it is durable is not the same as nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_do_not_take_hidden_records_for_the_end() {
+    let server = server(Durability::Always).await;
+    ok(server.client.produce("t", Some(1), record("before")).await);
+    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
+    assert!(matches!(server.client.produce("t", Some(1), record("lost?")).await, Outcome::Unknown(_)));
+    let server = server.restarted(Durability::Always).await;
+    let command = async |args: &'static [&str]| {
+        let addr = server.addr.clone();
+        tokio::task::spawn_blocking(move || run(&addr, args, b"")).await.unwrap()
+    };
+    let reason = "t/1 from offset 1 on cannot be served: ";
+    for (args, shown) in [
+        (&["consume", "t"] as &[_], "before\n"),
+        (&["consume", "t", "--partition", "1"], "before\n"),
+        (&["consume", "t", "--from", "latest"], ""),
+        (
+            &["offsets", "t"],
+            "partition  first  next\n0          0      0\n1          0      ?\n2          0      0\n",
+        ),
+        (&["offsets", "t", "--at", "latest"], ""),
+    ] {
+        let output = command(args).await;
+        let why = complaint(&output);
+        assert!(why.contains(reason), "{args:?}: {why}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{args:?}");
+    }
+    assert_eq!(text(&command(&["consume", "t", "--count", "1"]).await), "before\n");
 }
 
 #[test]

@@ -244,7 +244,11 @@ fn who_follows_the_hints_has_every_good_line_stored_once() {
 
 fn producer(addr: &str) -> Child {
     let mut produce = broker();
-    produce.args(["produce", "t", "--addr", addr]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    // A server may come back so fast that nobody sees that it was away: then the lines in flight are waited for.
+    produce
+        .args(["produce", "t", "--timeout", "3s", "--addr", addr])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
     produce.spawn().unwrap()
 }
 

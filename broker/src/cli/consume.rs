@@ -27,7 +27,8 @@ const WAIT: Duration = Duration::from_secs(10);
 Without --partition, all partitions are read and merged by time. The order of records is guaranteed only \
 within a partition, and so for each key.
 
-Without --follow it ends at the last record that existed when it started. Text prints each value, byte for \
+Without --follow it ends at the last record that existed when it started; where the server has records that \
+it cannot read, the exit code is 1. Text prints each value, byte for \
 byte, and a line feed; JSON prints one object per line, with value_hex or key_hex where the bytes are not \
 UTF-8.
 
@@ -111,12 +112,25 @@ pub async fn run(args: Args) -> Result<(), Stop> {
             continue;
         }
         match &mut sources[..] {
-            _ if !args.follow => break,
+            _ if !args.follow => {
+                output.flush()?;
+                return ask_for_more(&args, &client, &sources).await;
+            }
             [only] => only.fetch(&args, &client, WAIT).await?,
             _ => sleep(PAUSE).await,
         }
     }
     output.flush()
+}
+
+/// Whether the records that were printed are all that there are: the server has an error for who asks where there are more, and
+/// they cannot be read.
+async fn ask_for_more(args: &Args, client: &Client<TcpConnector>, sources: &[Source]) -> Result<(), Stop> {
+    for Source { partition, .. } in sources {
+        let what = format!("{}/{partition} cannot be read to its end", args.topic);
+        acknowledged(&what, client.list_offsets(&args.topic, *partition, At::Latest).await)?;
+    }
+    Ok(())
 }
 
 /// Prints records by time, until a partition has none left and has to be asked for more. One that had none when it was

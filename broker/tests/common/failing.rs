@@ -28,12 +28,13 @@ pub struct Failing(pub Arc<Switches>);
 #[derive(Debug, Default)]
 pub struct Switches {
     pub full: AtomicBool,
+    /// Those of logs, and of their copies.
     pub sync_fails: AtomicBool,
     pub sync_hangs: AtomicBool,
 }
 
 #[derive(Debug)]
-pub struct FailingFile(File, Arc<Switches>);
+pub struct FailingFile(File, Arc<Switches>, bool);
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
@@ -44,7 +45,8 @@ impl Disk for Failing {
     type Lock = File;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
-        Ok(FailingFile(OsDisk.open(path, how)?, self.0.clone()))
+        let is_log = path.to_string_lossy().contains(".log");
+        Ok(FailingFile(OsDisk.open(path, how)?, self.0.clone(), is_log))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -113,7 +115,7 @@ impl DiskFile for FailingFile {
         while self.1.sync_hangs.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        match self.1.sync_fails.load(Ordering::SeqCst) {
+        match self.2 && self.1.sync_fails.load(Ordering::SeqCst) {
             true => Err(io::Error::from_raw_os_error(EIO)),
             false => self.0.sync_data(),
         }
@@ -127,12 +129,26 @@ pub struct Server {
     pub addr: String,
     pub stop: CancellationToken,
     pub served: tokio::task::JoinHandle<Result<(), broker::error::Error>>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 pub async fn server(durability: Durability) -> Server {
-    let dir = tempfile::tempdir().unwrap();
-    let disk = Failing::default();
+    let server = serving(Failing::default(), tempfile::tempdir().unwrap(), durability).await;
+    ok(server.client.create_topic("t", &TopicSettings::with_partitions(3)).await);
+    server
+}
+
+impl Server {
+    /// Stops it, and starts another on the same disk.
+    pub async fn restarted(self, durability: Durability) -> Server {
+        self.stop.cancel();
+        // Not cleanly, where the disk has failed.
+        let _ = tokio::time::timeout(super::LONG, self.served).await.expect("it ends").unwrap();
+        serving(self.disk, self.dir, durability).await
+    }
+}
+
+async fn serving(disk: Failing, dir: tempfile::TempDir, durability: Durability) -> Server {
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(Threads) };
     let settings = Settings { durability, ..Settings::default() };
     let (broker, _) = Broker::open(world, &dir.path().join("data"), settings, &|_, _, _| {}).unwrap();
@@ -141,6 +157,5 @@ pub async fn server(durability: Durability) -> Server {
     let stop = CancellationToken::new();
     let served = tokio::spawn(serve(listener, broker, Limits::default(), stop.clone(), Arc::default()));
     let client = Client::new(TcpConnector, &addr, Options::default());
-    ok(client.create_topic("t", &TopicSettings::with_partitions(3)).await);
-    Server { disk, client, addr, stop, served, _dir: dir }
+    Server { disk, client, addr, stop, served, dir }
 }
