@@ -270,6 +270,33 @@ fn a_producer_may_be_idle_for_longer_than_the_server_lets() {
     assert_eq!(server.output(&["consume", "t"]), "a\nb\nc\n");
 }
 
+/// What had the lines has ended: what is not in the log will not turn up.
+#[test]
+fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    let addr = server.addr.clone();
+    server.output(&["topic", "create", "t"]);
+    let mut produce = broker();
+    produce.args(["produce", "t", "--addr", &addr]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut producer = produce.spawn().unwrap();
+    let mut input = producer.stdin.take().unwrap();
+    input.write_all(b"a\n").unwrap();
+    while server.output(&["consume", "t"]) != "a\n" {}
+    server.signal("STOP");
+    input.write_all(b"b\nc\n").unwrap();
+    drop(input);
+    sleep(Duration::from_millis(500));
+    server.kill();
+    sleep(Duration::from_millis(500));
+    let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
+    let output = producer.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.ends_with("\n3 lines acknowledged\n"), "{said}");
+    assert!(!said.contains("waiting"), "{said}");
+    assert_eq!(server.output(&["consume", "t"]), "a\nb\nc\n");
+}
+
 /// Stopped cleanly half way, and started again.
 #[test]
 fn a_file_comes_back_byte_for_byte_through_a_restart() {

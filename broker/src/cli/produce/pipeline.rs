@@ -22,6 +22,9 @@ use crate::cli::output::say;
 use crate::cli::quantity::count;
 use crate::cli::{Stop, acknowledged, is_away};
 
+/// No more is taken of the input while so much waits to be sent: lines can be long, and a server slow.
+const UNSENT_BYTES: usize = 16 << 20;
+
 /// Appends all lines of standard input.
 pub async fn run(args: &Args) -> Result<(), Stop> {
     let what = format!("cannot produce to {:?}", args.topic);
@@ -73,7 +76,9 @@ impl Pipeline<'_> {
                 self.resume(&why).await?;
                 continue;
             }
-            let room = self.sent.len() < self.args.in_flight as usize && self.away.is_none();
+            let room = self.sent.len() < self.args.in_flight as usize
+                && self.connection.unsent() < UNSENT_BYTES
+                && self.away.is_none();
             tokio::select! {
                 biased;
                 read = self.input.recv(), if room && !self.no_more => self.take(read),

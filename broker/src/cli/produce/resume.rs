@@ -7,7 +7,7 @@
 //! and not appended, or appended and not shown, as under `always` until a sync ends. Two things show that it has not:
 //!
 //! - Nobody listened at its address meanwhile. Then the process that had the lines has ended, and the log shows what
-//!   it has left.
+//!   it has left. (Unless it was a proxy that was away, and not the server.)
 //! - The time that any answer may take (`--timeout`) has passed since the connection was lost, and since the last line was
 //!   found. This is a measure and no proof: a sync that takes longer than that, over a connection which something
 //!   between has ended for us, leads to lines that are there twice. No request of the protocol tells of records that are not
