@@ -242,14 +242,10 @@ fn who_follows_the_hints_has_every_good_line_stored_once() {
     }
 }
 
-fn producer(addr: &str) -> Child {
+fn producer(addr: &str, timeout: &str) -> Child {
     let mut produce = broker();
-    // A server may come back so fast that nobody sees that it was away: then the lines in flight are waited for.
-    produce
-        .args(["produce", "t", "--timeout", "3s", "--addr", addr])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped());
-    produce.spawn().unwrap()
+    produce.args(["produce", "t", "--timeout", timeout, "--addr", addr]);
+    produce.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// `tail -f app.log | broker produce logs`: between two lines there may be any time, and the server ends what is idle.
@@ -258,7 +254,7 @@ fn a_producer_may_be_idle_for_longer_than_the_server_lets() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(&dir.path().join("data"), &["--idle-timeout", "300ms"]);
     server.output(&["topic", "create", "t"]);
-    let mut producer = producer(&server.addr);
+    let mut producer = producer(&server.addr, "30s");
     let mut input = producer.stdin.take().unwrap();
     for line in ["a\n", "b\n", "c\n"] {
         input.write_all(line.as_bytes()).unwrap();
@@ -277,9 +273,7 @@ fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     let server = Process::start(&dir.path().join("data"), &[]);
     let addr = server.addr.clone();
     server.output(&["topic", "create", "t"]);
-    let mut produce = broker();
-    produce.args(["produce", "t", "--addr", &addr]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut producer = produce.spawn().unwrap();
+    let mut producer = producer(&addr, "30s");
     let mut input = producer.stdin.take().unwrap();
     input.write_all(b"a\n").unwrap();
     while server.output(&["consume", "t"]) != "a\n" {}
@@ -297,6 +291,29 @@ fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     assert_eq!(server.output(&["consume", "t"]), "a\nb\nc\n");
 }
 
+/// Nothing was under way when the server went, so nothing has to be looked for when it is back.
+#[test]
+fn a_restart_between_two_lines_holds_up_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    let addr = server.addr.clone();
+    server.output(&["topic", "create", "t"]);
+    let mut producer = producer(&addr, "30s");
+    let mut input = producer.stdin.take().unwrap();
+    input.write_all(b"a\n").unwrap();
+    while server.output(&["consume", "t"]) != "a\n" {}
+    server.kill();
+    let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
+    sleep(Duration::from_millis(500));
+    input.write_all(b"b\n").unwrap();
+    drop(input);
+    let output = producer.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.ends_with("\n2 lines acknowledged\n"), "{said}");
+    assert!(!said.contains("waiting"), "{said}");
+    assert_eq!(server.output(&["consume", "t"]), "a\nb\n");
+}
+
 /// Stopped cleanly half way, and started again.
 #[test]
 fn a_file_comes_back_byte_for_byte_through_a_restart() {
@@ -306,7 +323,8 @@ fn a_file_comes_back_byte_for_byte_through_a_restart() {
     let addr = server.addr.clone();
     server.output(&["topic", "create", "t"]);
     let file: Vec<u8> = (0..200_000).flat_map(|i| format!("line {i}\n").into_bytes()).collect();
-    let mut producer = producer(&addr);
+    // It may come back so fast that nobody sees that it was away: then the lines in flight are waited for.
+    let mut producer = producer(&addr, "3s");
     let mut input = producer.stdin.take().unwrap();
     let all = file.clone();
     let feeder = std::thread::spawn(move || input.write_all(&all));

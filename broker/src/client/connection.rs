@@ -257,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Whether it can be used for a next request: nothing is awaited, and the server has neither closed it nor said
     /// anything unasked, such as that it was idle for too long.
-    pub(super) fn is_fresh(&mut self) -> bool {
+    pub fn is_fresh(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.awaited == 0
             && self.unsent() == 0

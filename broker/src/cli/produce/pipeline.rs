@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IsTerminal};
 
-use broker::client::{Connection, Failure, Placed, Produced, Refusal};
+use broker::client::{Connection, Failure, Outcome, Placed, Produced, Refusal};
 use broker::error::Code;
 use broker::units::Offset;
 use tokio::net::TcpStream;
@@ -118,6 +118,16 @@ impl Pipeline<'_> {
     }
 
     fn send(&mut self, batch: Batch) {
+        if self.sent.is_empty() && !self.connection.is_fresh() {
+            // Closed while there was nothing to send: so nobody has these lines.
+            let said = self.connection.try_receive().ok().flatten().map(Outcome::of);
+            self.away = Some(match said {
+                Some(Outcome::Refused(refusal)) => refusal.message,
+                _ => "the server closed it".into(),
+            });
+            self.again.push_back(batch);
+            return;
+        }
         let records = batch.iter().map(|line| (line.record.key.as_deref(), &line.record.value[..]));
         self.connection.send_produce(&self.args.topic, self.args.partition, records);
         batch.back().into_iter().for_each(|last| self.tally.add_sent(last.number));
