@@ -1,7 +1,7 @@
 //! The program `sim`, as people use it.
 #![allow(clippy::disallowed_methods)] // on the real machine
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sim")).args(args).env("COLUMNS", "300").output().expect("it starts")
@@ -53,6 +53,41 @@ fn a_number_that_is_none_is_explained() {
     ] {
         let why = complaint(&[args[0], &format!("{}={}", args[1], args[2]), "x.kdl"]);
         assert!(why.contains("expected a whole number, 0 or more"), "{why}");
+    }
+}
+
+/// Whoever reads no further than the first lines must not turn a failure into a success.
+#[test]
+fn what_a_command_found_decides_its_exit_code_when_nobody_reads_what_it_prints() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let good = file("a.kdl", "scenario \"t\"\nfiles\n");
+    let bad = file("b.kdl", "scenario \"t\"\ntopic orders\nconsume orders expect-count=1\n");
+    let wrong = file("c.kdl", "scenario \"t\"\ntopik orders\n");
+    for (args, code) in [
+        (&["run", &good][..], 0),
+        (&["run", &good, &bad], 1),
+        (&["run", &good, &bad, &wrong], 1),
+        (&["check", &good, &wrong], 2),
+        (&["list", &good, &wrong], 2),
+        (&["replay", &bad], 1),
+        (&["explore", "--depth=1", &bad], 1),
+        (&["explore", "--depth=1", &good, &bad], 1),
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sim"))
+            .args(args)
+            .current_dir(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.code(), Some(code), "{args:?}");
     }
 }
 

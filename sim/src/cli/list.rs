@@ -1,13 +1,12 @@
 //! `sim list [PATH…]`: the scenarios, and what each shows.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::find::find;
-use super::out::complain;
+use super::out::{complain, say_on};
 
 /// Lists scenarios: name, title, and how many seeds each runs with
 #[derive(Debug, Args)]
@@ -33,7 +32,6 @@ impl List {
         let mut code = ExitCode::SUCCESS;
         let filter = self.filter.as_deref().unwrap_or_default().to_lowercase();
         let mut listed = 0;
-        let mut out = std::io::stdout().lock();
         for file in files {
             match super::load(&file.path) {
                 Ok(scenario) => {
@@ -51,10 +49,7 @@ impl List {
                     if self.verbose {
                         scenario.about.iter().for_each(|line| text += &format!("    {line}\n"));
                     }
-                    // Who reads only the first lines has closed the other end.
-                    if out.write_all(text.as_bytes()).is_err() {
-                        break;
-                    }
+                    say_on!("{text}");
                 }
                 Err(failed) => code = failed,
             }

@@ -1,13 +1,20 @@
-//! Standard output and standard error, for commands that print much: who reads only the first lines has closed the other end,
-//! and that is no failure of theirs or ours.
+//! Standard output and standard error, for commands that print much. Who reads only the first lines closes the other end: then
+//! no more is printed, and the work goes on, since what it finds still decides the exit code.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prints; ends the program quietly where nobody reads any more.
+/// Whether the other end of standard output is closed.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Prints, as long as somebody reads it.
 pub fn put(text: Arguments<'_>) {
+    if UNREAD.load(Ordering::Relaxed) {
+        return;
+    }
     match std::io::stdout().lock().write_fmt(text) {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => UNREAD.store(true, Ordering::Relaxed),
         Err(e) => {
             put_aside(format_args!("standard output: {e}\n"));
             std::process::exit(4);
