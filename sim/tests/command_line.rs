@@ -56,6 +56,20 @@ fn a_number_that_is_none_is_explained() {
     }
 }
 
+#[test]
+fn more_threads_than_a_machine_has_are_refused_and_not_started() {
+    for (command, option) in [
+        ("explore", "--threads"),
+        ("explore", "--jobs"),
+        ("barriers", "--threads"),
+        ("sweep", "--jobs"),
+        ("sweep", "--threads"),
+    ] {
+        let why = complaint(&[command, &format!("{option}=100000"), "x.kdl"]);
+        assert!(why.contains("at most 1024 at the same time"), "{command}: {why}");
+    }
+}
+
 /// Whoever reads no further than the first lines must not turn a failure into a success.
 #[test]
 fn what_a_command_found_decides_its_exit_code_when_nobody_reads_what_it_prints() {

@@ -9,8 +9,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::find::find;
+use super::images;
 use super::out::{complain, say};
-use super::{images, number};
 use sim::barriers::{Barrier, Effort, Subject, barriers};
 use sim::explore::Bounds;
 
@@ -34,7 +34,7 @@ pub struct Barriers {
     #[arg(long)]
     only_explore: bool,
     /// Threads; 0: one per core.
-    #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = number::<usize>)]
+    #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = super::threads)]
     threads: usize,
 }
 

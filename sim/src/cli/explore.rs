@@ -38,7 +38,7 @@ pub struct Explore {
     #[arg(long, default_value_t = 256, value_parser = images)]
     limit: u64,
     /// Threads; 0: one per core.
-    #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = number::<usize>)]
+    #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = super::threads)]
     threads: usize,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42, to see what notices.
     #[arg(long, value_name = "FILE:LINE")]

@@ -31,6 +31,15 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| "expected a whole number, 0 or more".to_owned())
 }
 
+/// So many threads are more than any machine has cores for.
+const THREADS_MAX: usize = 1024;
+
+/// A number of threads; 0: one per core.
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = number(text)?;
+    if threads <= THREADS_MAX { Ok(threads) } else { Err(format!("at most {THREADS_MAX} at the same time")) }
+}
+
 /// So many images of each crash point: with none, nothing would be explored, and all would hold.
 fn images(text: &str) -> Result<u64, String> {
     match number(text)? {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::duration;
 use super::find::find;
 use super::out::{complain, say, say_on};
-use super::{duration, number};
 use sim::report::{self, SIM};
 use sim::scenario::syntax::print;
 use sim::sweep::record::{Head, Line, Record};
@@ -33,7 +33,7 @@ pub struct Sweep {
     #[arg(long, default_value = "0..1000", value_parser = seeds)]
     seeds: Range<u64>,
     /// Runs at the same time [default: one per core].
-    #[arg(long, short, visible_alias = "threads", value_parser = jobs)]
+    #[arg(long, short, visible_alias = "threads", value_parser = super::threads)]
     jobs: Option<usize>,
     /// Start no run after this time: 90s, 10m, 2h.
     #[arg(long, value_parser = duration)]
@@ -205,14 +205,6 @@ pub fn verdict(sums: &Sums, allow_unreached: bool) -> u8 {
         code = code.max(4);
     }
     code
-}
-
-/// So many runs at the same time are more than any machine has cores for.
-const JOBS_MAX: usize = 1024;
-
-fn jobs(text: &str) -> Result<usize, String> {
-    let jobs = number(text)?;
-    if jobs <= JOBS_MAX { Ok(jobs) } else { Err(format!("at most {JOBS_MAX} at the same time")) }
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
