@@ -261,10 +261,8 @@ fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
     };
     match step {
         Step::Produce(produce) => placed_right(actor, id, produce, answers),
-        Step::ListTopics { expect_count: Some(count) } => counted(actor, id, *count, answers),
-        Step::ListPartitions(list) => {
-            list.expect_count.into_iter().for_each(|count| counted(actor, id, count, answers));
-        }
+        Step::ListTopics { expect_count } => counted(actor, id, expect, *expect_count, answers),
+        Step::ListPartitions(list) => counted(actor, id, expect, list.expect_count, answers),
         _ => {}
     }
     actor.say_if(id, said, fact);
@@ -285,30 +283,56 @@ fn done(answer: &Answer) -> String {
     }
 }
 
-fn counted(actor: &Actor, id: u32, count: u32, answers: &[Answered]) {
+/// Of an answer that is not the one that had to come, nothing more is expected.
+fn counted(actor: &Actor, id: u32, expect: Expect, count: Option<u32>, answers: &[Answered]) {
+    let Some(count) = count.filter(|_| answers.iter().all(|(answer, _)| fits(expect, answer))) else {
+        return;
+    };
     let found = answers.iter().find_map(|(answer, _)| match answer {
         Answer::Topics(topics) => Some(topics.len()),
         Answer::Partitions(partitions) => Some(partitions.len()),
         _ => None,
     });
-    if let Some(found) = found.filter(|found| *found != count as usize) {
-        actor.unmet(id, count.to_string(), found.to_string());
+    if found != usize::try_from(count).ok() {
+        actor.unmet(id, count.to_string(), found.map_or_else(|| "no list".to_owned(), |n| n.to_string()));
     }
 }
 
+/// Where each record was placed; `None` of one that was not.
+fn places(answers: &[Answered]) -> Vec<Option<(u32, u64)>> {
+    let place = |placed: &Placed| match placed {
+        Placed::At(partition, offset) => Some((*partition, *offset)),
+        _ => None,
+    };
+    let of = |answer: &Answer| match answer {
+        Answer::Produced(placed) => placed.iter().map(place).collect(),
+        _ => vec![None],
+    };
+    answers.iter().flat_map(|(answer, _)| of(answer)).collect()
+}
+
 fn placed_right(actor: &Actor, id: u32, produce: &Produce, answers: &[Answered]) {
-    let placed = answers.iter().flat_map(|(answer, _)| match answer {
-        Answer::Produced(placed) => placed.clone(),
-        _ => Vec::new(),
-    });
-    for (n, placed) in placed.enumerate() {
-        let Placed::At(partition, offset) = placed else { continue };
-        if let Some(expected) = produce.expect_partition.filter(|expected| *expected != partition) {
+    // Of an answer that is not the one that had to come, nothing more is expected.
+    if !answers.iter().all(|(answer, _)| fits(produce.expect, answer)) {
+        return;
+    }
+    let places = places(answers);
+    if let Some(expected) = produce.expect_partition {
+        let mut placed = places.iter().flatten().peekable();
+        if placed.peek().is_none() {
+            actor.unmet(id, format!("partition {expected}"), "no record was acknowledged");
+        }
+        for (partition, _) in placed.filter(|(partition, _)| *partition != expected) {
             actor.unmet(id, format!("partition {expected}"), format!("partition {partition}"));
         }
-        if let Some(expected) = produce.expect_offset.filter(|expected| n == 0 && *expected != offset) {
-            actor.unmet(id, format!("offset {expected}"), format!("offset {offset}"));
-        }
+    }
+    let first = places.first().copied().flatten().map(|(_, offset)| offset);
+    if let Some(expected) = produce.expect_offset.filter(|expected| first != Some(*expected)) {
+        let found = first.map_or_else(
+            || "the first record was not acknowledged".to_owned(),
+            |offset| format!("offset {offset}"),
+        );
+        actor.unmet(id, format!("offset {expected}"), found);
     }
 }
 
@@ -364,7 +388,7 @@ fn fetched(actor: &Actor, id: u32, consume: &Consume, (answer, crash): Answered)
         Answer::Fetched { records, start, end } => {
             let until = consume.until.unwrap_or(u64::MAX);
             let records = records.iter().filter(|r| r.offset < until).cloned().collect();
-            Read { records, start: *start, end: Some(*end), answer: None, crash }
+            Read { records, start: Some(*start), end: Some(*end), answer: None, crash }
         }
         _ => Read { answer: Some(answer), crash, ..Read::default() },
     };
@@ -375,7 +399,8 @@ fn fetched(actor: &Actor, id: u32, consume: &Consume, (answer, crash): Answered)
 #[derive(Default)]
 struct Read {
     records: Vec<Seen>,
-    start: u64,
+    /// The log's start, where an answer said it.
+    start: Option<u64>,
     /// The log's end; none where an error came first.
     end: Option<u64>,
     /// The answer that ended it, where that was no records.
@@ -428,7 +453,7 @@ async fn read_partition(actor: &Actor, consume: &Consume, partition: u32) -> Rea
             (read.end, read.answer, read.crash) = (None, Some(answer), crash);
             return read;
         };
-        (read.start, read.end) = (start, Some(end));
+        (read.start, read.end) = (Some(start), Some(end));
         let until = consume.until.unwrap_or(u64::MAX).min(end);
         let none = records.is_empty();
         from = records.last().map_or(from, |r| r.offset + 1);
@@ -452,23 +477,40 @@ impl Read {
             actor.unmet(id, consume.expect.to_string(), why(&actor.stage, &answer, &said));
         }
         // Of an answer that is not the one that had to come, nothing more is expected.
-        let check = |what: &str, expected: Option<u64>, found: u64| {
-            if let Some(expected) = expected.filter(|expected| came && *expected != found) {
-                actor.unmet(id, format!("{what} {expected}"), found.to_string());
-            }
-        };
-        check("records:", consume.expect_count, self.records.len() as u64);
-        check("start", consume.expect_start, self.start);
-        check("end", consume.expect_end, self.end.unwrap_or(0));
-        if let Some(content) = consume.expect_value.as_ref().filter(|_| came) {
-            let wrong = (0..).zip(&self.records).find(|(n, r)| content.bytes(*n, actor.round) != r.value);
-            if let Some((n, record)) = wrong {
-                let expected = say::bytes(&content.bytes(n, actor.round));
-                actor.unmet(id, format!("value {expected}"), say::bytes(&record.value));
-            }
+        if came {
+            self.numbers(actor, id, consume);
+            self.values(actor, id, consume);
         }
         let (expected, found) = ((consume.expect, consume.expect_count), (&self.records[..], self.end));
         let certain = actor.stage.races.read(&consume.topic, expected, found, said.clone());
         actor.say_if(id, certain, said);
+    }
+
+    fn numbers(&self, actor: &Actor, id: u32, consume: &Consume) {
+        let check = |what: &str, expected: Option<u64>, found: Option<u64>| {
+            if let Some(expected) = expected.filter(|expected| found != Some(*expected)) {
+                let found = found.map_or_else(|| "no answer that says it".to_owned(), |n| n.to_string());
+                actor.unmet(id, format!("{what} {expected}"), found);
+            }
+        };
+        check("records:", consume.expect_count, Some(self.records.len() as u64));
+        check("start", consume.expect_start, self.start);
+        check("end", consume.expect_end, self.end);
+    }
+
+    /// Of no record, no value is the right one: a read that finds nothing must not pass for one that found it.
+    fn values(&self, actor: &Actor, id: u32, consume: &Consume) {
+        let Some(content) = &consume.expect_value else { return };
+        let unmet = |n: u64, found: String| {
+            let expected = say::bytes(&content.bytes(n, actor.round));
+            actor.unmet(id, format!("value {expected}"), found);
+        };
+        if self.records.is_empty() {
+            return unmet(0, "no record was read".to_owned());
+        }
+        let wrong = (0..).zip(&self.records).find(|(n, r)| content.bytes(*n, actor.round) != r.value);
+        if let Some((n, record)) = wrong {
+            unmet(n, say::bytes(&record.value));
+        }
     }
 }

@@ -64,6 +64,28 @@ fn what_is_expected_is_said_as_it_is_written() {
     assert!(found[1].1.starts_with("does not start: "), "{found:?}");
 }
 
+/// What was not looked at has not been found right.
+#[test]
+fn an_expectation_that_nothing_came_to_meet_is_unmet() {
+    for (steps, expected, found) in [
+        ("consume orders expect-value=\"v\"", "value \"v\"", "no record was read"),
+        ("fetch orders expect-value=\"v\"", "value \"v\"", "no record was read"),
+        ("fetch orders expect-size=3", "value \"0.0\"", "no record was read"),
+        ("fetch nope expect=any expect-start=0", "start 0", "no answer that says it"),
+        ("fetch nope expect=any expect-end=0", "end 0", "no answer that says it"),
+        ("list-partitions nope expect=any expect-count=0", "0", "no list"),
+        ("produce nope expect=any expect-offset=0", "offset 0", "the first record was not acknowledged"),
+        ("produce nope expect=any expect-partition=0", "partition 0", "no record was acknowledged"),
+    ] {
+        let unmet = unmet(steps);
+        assert_eq!(unmet, [(expected.to_owned(), found.to_owned())], "{steps}");
+    }
+    for met in ["produce orders value=\"v\"\nconsume orders expect-value=\"v\"", "fetch orders expect-end=0"]
+    {
+        assert_eq!(unmet(met), [], "{met}");
+    }
+}
+
 /// A snapshot leaves out what timing decides; whoever runs a scenario sees it.
 #[test]
 fn what_timing_decides_is_shown_to_a_person() {

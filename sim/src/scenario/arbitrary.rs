@@ -188,6 +188,11 @@ fn expect() -> impl Strategy<Value = Expect> {
     prop_oneof![words, code().prop_map(Expect::Code)]
 }
 
+/// Whether an answer can be expected that is no error, and so what is in it.
+fn answers(expect: Expect) -> bool {
+    matches!(expect, Expect::Ok | Expect::Any)
+}
+
 fn request() -> impl Strategy<Value = Step> {
     prop_oneof![
         (name(), any::<u32>(), of(bytes()), of(duration()), expect()).prop_map(
@@ -198,6 +203,7 @@ fn request() -> impl Strategy<Value = Step> {
         (name(), expect()).prop_map(|(name, expect)| Step::DeleteTopic { name, expect }),
         of(any::<u32>()).prop_map(|expect_count| Step::ListTopics { expect_count }),
         (name(), expect(), of(any::<u32>())).prop_map(|(topic, expect, expect_count)| {
+            let expect_count = expect_count.filter(|_| answers(expect));
             Step::ListPartitions(ListPartitions { topic, expect, expect_count })
         }),
         produce().prop_map(Step::Produce),
@@ -217,7 +223,7 @@ fn produce() -> impl Strategy<Value = Produce> {
     let how = (1..999u32, 1..99u32, expect(), of(any::<u32>()), of(any::<u64>()));
     (what, how).prop_map(|((topic, partition, key, value), how)| {
         // Only what is acknowledged has a place.
-        let placed = matches!(how.2, Expect::Ok | Expect::Any);
+        let placed = answers(how.2);
         Produce {
             topic,
             partition,
@@ -236,18 +242,21 @@ fn consume() -> impl Strategy<Value = Consume> {
     let what =
         (name(), of(any::<u32>()), of(any::<u64>()), of(any::<u64>()), of(any::<u32>()), of(duration()));
     let expected = (expect(), of(any::<u64>()), of(content()), of(any::<u64>()), of(any::<u64>()));
-    (what, expected).prop_map(|(what, expected)| Consume {
-        topic: what.0,
-        partition: what.1,
-        from: what.2,
-        until: what.3,
-        max_bytes: what.4,
-        wait: what.5,
-        expect: expected.0,
-        expect_count: expected.1,
-        expect_value: expected.2,
-        expect_start: expected.3,
-        expect_end: expected.4,
+    (what, expected).prop_map(|(what, (expect, count, value, start, end))| {
+        let answers = answers(expect);
+        Consume {
+            topic: what.0,
+            partition: what.1,
+            from: what.2,
+            until: what.3,
+            max_bytes: what.4,
+            wait: what.5,
+            expect,
+            expect_count: count.filter(|_| answers),
+            expect_value: value.filter(|_| answers && count != Some(0)),
+            expect_start: start.filter(|_| answers),
+            expect_end: end.filter(|_| answers),
+        }
     })
 }
 

@@ -1,4 +1,10 @@
 //! Lines that can be read, and that no run could make sense of: found before anything runs.
+//!
+//! | file | is about |
+//! | --- | --- |
+//! | `asked` | what is expected of requests |
+
+mod asked;
 
 use super::faults::operation_name;
 use crate::scenario::{Fault, FaultKind, Link, Op, Step, Surgery};
@@ -11,10 +17,9 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
     match step {
         Step::Fault(fault) => wrong_fault(fault),
         Step::Partition(link) | Step::Hold(link) => wrong_link(link),
-        Step::Consume(consume) if consume.partition.is_none() && consume.expect_start.is_some() => Some((
-            "all partitions together have no first offset to expect".to_owned(),
-            "say which: `partition=0`".to_owned(),
-        )),
+        Step::Consume(consume) => asked::consume(consume),
+        Step::Fetch(fetch) => asked::fetch(fetch),
+        Step::ListPartitions(list) => asked::list_partitions(list),
         Step::Surgery(surgery) => wrong_surgery(surgery),
         _ => None,
     }
@@ -116,7 +121,6 @@ mod tests {
             ("partition client client", "`client` and `client` have no link"),
             ("partition a b", "`partition client broker`"),
             ("hold broker broker", "have no link"),
-            ("consume orders expect-start=5", "say which: `partition=0`"),
             ("rename \"a\" to=\"a\"", "a file cannot be renamed to the name that it has"),
             ("corrupt \"a\" at=0 bytes=0", "no byte changes"),
             ("zeros \"a\" bytes=0", "no byte changes"),
