@@ -16,6 +16,9 @@ use super::mistakes::Mistake;
 use crate::scenario::random::alternatives;
 use crate::scenario::{Branch, Draw, DrawHow, Scenario, Step};
 
+/// Seeds that a file may name: a test runs all of them.
+const SEEDS_MAX: u64 = 100_000;
+
 /// What is wrong with the file as a whole.
 pub fn check(scenario: &Scenario, nodes: &[KdlNode], text: &str) -> Vec<Mistake> {
     let mut walk = Walk {
@@ -29,6 +32,7 @@ pub fn check(scenario: &Scenario, nodes: &[KdlNode], text: &str) -> Vec<Mistake>
     walk.steps(&scenario.steps, 1);
     let mut mistakes = walk.mistakes;
     mistakes.extend(slow_world(scenario, nodes));
+    mistakes.extend(many_seeds(scenario, nodes));
     mistakes.extend(combinations(scenario, nodes));
     mistakes
 }
@@ -95,6 +99,23 @@ fn slow_world(scenario: &Scenario, nodes: &[KdlNode]) -> Vec<Mistake> {
     too_long.filter_map(|(word, _)| line(word)).map(mistake).collect()
 }
 
+/// A range of seeds that no run would come to the end of.
+fn many_seeds(scenario: &Scenario, nodes: &[KdlNode]) -> Option<Mistake> {
+    let count = scenario.seeds.count();
+    if count <= SEEDS_MAX {
+        return None;
+    }
+    let line = nodes.iter().find(|node| node.name().value() == "scenario")?;
+    let named =
+        line.entries().iter().find(|entry| entry.name().is_some_and(|name| name.value() == "seeds"))?;
+    Some(Mistake {
+        span: named.span(),
+        message: format!("`seeds` names {count} seeds, and a file can name {SEEDS_MAX}"),
+        label: "each of these is a run".to_owned(),
+        help: Some("name fewer; `sim sweep FILE --seeds A..B` runs as many as you have time for".to_owned()),
+    })
+}
+
 /// Where every line of a scenario takes its values in turn, its seeds go through all of them. Where something is drawn
 /// besides, seeds are a sample anyway.
 fn combinations(scenario: &Scenario, nodes: &[KdlNode]) -> Option<Mistake> {
@@ -108,15 +129,18 @@ fn combinations(scenario: &Scenario, nodes: &[KdlNode]) -> Option<Mistake> {
     let all = values.fold(1, |all: u64, one| all.saturating_mul(one as u64));
     let (seeds, node) = (scenario.seeds, nodes.iter().find_map(first_each)?);
     let named = seeds.count();
+    let help = match all <= SEEDS_MAX {
+        true => {
+            let end = seeds.start.saturating_add(all);
+            format!("say `seeds=\"{}..{end}\"` on the line `scenario`", seeds.start)
+        }
+        false => format!("list fewer values: a file can name {SEEDS_MAX} seeds"),
+    };
     (named < all).then(|| Mistake {
         span: node.name().span(),
         message: format!("`each` makes {all} combinations, and `seeds` names {named}"),
         label: "not all of its values are tried".to_owned(),
-        help: Some(format!(
-            "say `seeds=\"{}..{}\"` on the line `scenario`",
-            seeds.start,
-            seeds.start.saturating_add(all)
-        )),
+        help: Some(help),
     })
 }
 
@@ -168,6 +192,24 @@ mod tests {
         assert_eq!(mistakes("", drawn), [""; 0], "seeds are a sample");
         let inside = "repeat 2 {\n    each advance \"1ms\"\n    each produce orders count=\"1 | 2\"\n}";
         assert_eq!(mistakes("", inside).len(), 1);
+    }
+
+    #[test]
+    fn more_seeds_than_a_run_comes_to_the_end_of_are_a_mistake() {
+        for seeds in ["0..99999999999999", "0..18446744073709551615", "5..100006"] {
+            let found = mistakes(&format!(" seeds=\"{seeds}\""), "crash");
+            let [line] = &found[..] else { panic!("{seeds}: {found:?}") };
+            assert!(line.starts_with("t:1:14: `seeds` names ") && line.contains("`sim sweep"), "{line}");
+        }
+        for seeds in ["\"5..100005\"", "18446744073709551615"] {
+            assert_eq!(mistakes(&format!(" seeds={seeds}"), "crash"), [""; 0], "{seeds}");
+        }
+        let each = "each fault write \"*.log\" nth=\"1..1000\" at-byte=\"0..1000\" full";
+        let found = mistakes("", each);
+        assert!(
+            found.len() == 1 && found[0].ends_with("list fewer values: a file can name 100000 seeds"),
+            "{found:?}"
+        );
     }
 
     #[test]
