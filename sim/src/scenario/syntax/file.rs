@@ -9,7 +9,7 @@ use super::mistakes::{Mistake, Mistakes};
 use super::random::Where;
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{hints, limits, random, steps, worlds};
+use super::{hints, limits, outline, random, steps, worlds};
 use crate::scenario::{BrokerSettings, ClockSettings, DiskSettings, NetSettings, Scenario, Seeds, Step};
 use crate::sometimes::State;
 
@@ -61,9 +61,13 @@ fn read_text(
     text: &str,
     check: impl Fn(&Scenario, &[KdlNode], &str) -> Vec<Mistake>,
 ) -> Result<Scenario, Mistakes> {
+    if let Some(mistake) = outline::too_deep(text) {
+        return Err(Mistakes::new(name, text, vec![mistake]));
+    }
     let mut mistakes = Vec::new();
+    let curly = outline::curly(text);
     let scenario = match text.parse::<KdlDocument>() {
-        Ok(document) => {
+        Ok(document) if curly.is_empty() => {
             let scenario = read(&document, text, &mut mistakes);
             // Steps that cannot be read are left out, and the rest is no whole.
             if mistakes.is_empty() {
@@ -71,8 +75,8 @@ fn read_text(
             }
             scenario
         }
-        Err(error) => {
-            let (broken, rest) = hints::of_syntax(text, &error);
+        parsed => {
+            let (broken, rest) = hints::of_syntax(text, curly, parsed.err().as_ref());
             // The lines that can be read are looked at all the same, to show all mistakes at once.
             if let Ok(document) = rest.parse::<KdlDocument>() {
                 read(&document, text, &mut mistakes);

@@ -4,12 +4,16 @@ use kdl::KdlError;
 use miette::SourceSpan;
 
 use super::mistakes::Mistake;
-use super::scan::{Repair, scan};
+use super::scan::{Broken, Repair, scan};
 
-/// The mistakes of a file that is no KDL, and the file with what is broken left out, every other byte in its place.
-pub fn of_syntax(text: &str, error: &KdlError) -> (Vec<Mistake>, String) {
-    let broken = scan(text);
-    if broken.is_empty() {
+/// The mistakes of a file that is no KDL, or that only seems to be, and the file with what is broken left out, every other
+/// byte in its place.
+pub fn of_syntax(text: &str, curly: Vec<Broken>, error: Option<&KdlError>) -> (Vec<Mistake>, String) {
+    let broken = match error {
+        Some(_) => with_others(text, curly),
+        None => curly,
+    };
+    if let (true, Some(error)) = (broken.is_empty(), error) {
         let mistakes: Vec<Mistake> = error.diagnostics.iter().map(|d| in_parsers_words(text, d)).collect();
         let repairs = mistakes.iter().map(|mistake| Repair::Line(mistake.span.offset())).collect::<Vec<_>>();
         let rest = repaired(text, repairs.into_iter());
@@ -17,6 +21,14 @@ pub fn of_syntax(text: &str, error: &KdlError) -> (Vec<Mistake>, String) {
     }
     let rest = repaired(text, broken.iter().map(|broken| broken.repair));
     (broken.into_iter().map(|broken| broken.mistake).collect(), rest)
+}
+
+/// What else is broken, in other lines: in a line with curly quotes, the rest may follow from them.
+fn with_others(text: &str, mut broken: Vec<Broken>) -> Vec<Broken> {
+    let line = |broken: &Broken| line_around(text, broken.mistake.span.offset());
+    let taken: Vec<_> = broken.iter().map(line).collect();
+    broken.extend(scan(text).into_iter().filter(|other| !taken.contains(&line(other))));
+    broken
 }
 
 /// What the format's parser says, shown on the last line that it looked at.

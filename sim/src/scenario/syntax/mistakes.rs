@@ -6,6 +6,8 @@ use std::io::IsTerminal;
 
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceSpan};
 
+use super::excerpt::Excerpt;
+
 /// Columns, where a report is wrapped.
 const WIDTH: usize = 100;
 
@@ -35,6 +37,10 @@ pub struct Mistakes {
 impl Mistakes {
     /// These mistakes of this file.
     pub fn new(name: &str, text: &str, mut list: Vec<Mistake>) -> Self {
+        for mistake in &mut list {
+            mistake.message = shortened(&mistake.message);
+            mistake.help = mistake.help.as_deref().map(shortened);
+        }
         list.sort_by_key(|mistake| mistake.span.offset());
         list.dedup();
         Self { name: name.to_owned(), list, source: NamedSource::new(name, text.to_owned()) }
@@ -62,7 +68,7 @@ impl Mistakes {
         let mut out = String::new();
         for mistake in &self.list {
             // A report that cannot be written has at least its line.
-            if handler.render_report(&mut out, &Placed { mistake, source: &self.source }).is_err() {
+            if handler.render_report(&mut out, &self.placed(mistake)).is_err() {
                 return self.lines().join("\n");
             }
             out.push('\n');
@@ -70,11 +76,31 @@ impl Mistakes {
         out
     }
 
+    fn placed<'a>(&'a self, mistake: &'a Mistake) -> Placed<'a> {
+        let text = self.source.inner();
+        let (_, column) = place(text, mistake.span.offset());
+        Placed { mistake, excerpt: Excerpt::new(&self.name, text, mistake.span, column) }
+    }
+
     /// The text that a mistake underlines.
     pub fn underlined(&self, mistake: &Mistake) -> &str {
         let (start, len) = (mistake.span.offset(), mistake.span.len());
         self.source.inner().get(start..start + len).unwrap_or("")
     }
+}
+
+/// Characters of a message that is shown whole, and of each end of a longer one: it repeats a long word of the file.
+const MESSAGE_MAX: usize = 400;
+const END_SHOWN: usize = 120;
+
+fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= MESSAGE_MAX {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(END_SHOWN).collect();
+    let end: String = text.chars().skip(count - END_SHOWN).collect();
+    format!("{start} … {end}")
 }
 
 /// Line and column, both from 1; a column is a character.
@@ -127,7 +153,7 @@ impl Diagnostic for Mistake {
 #[derive(Debug)]
 struct Placed<'a> {
     mistake: &'a Mistake,
-    source: &'a NamedSource<String>,
+    excerpt: Excerpt<'a>,
 }
 
 impl Display for Placed<'_> {
@@ -144,11 +170,12 @@ impl Diagnostic for Placed<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.mistake.labels()
+        let label = Some(self.mistake.label.clone());
+        Some(Box::new(std::iter::once(LabeledSpan::new_with_span(label, self.excerpt.span))))
     }
 
     fn source_code(&self) -> Option<&dyn miette::SourceCode> {
-        Some(self.source)
+        Some(&self.excerpt)
     }
 }
 

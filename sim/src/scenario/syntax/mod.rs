@@ -3,6 +3,7 @@
 //! Each line is described once (`fn produce(f: &mut impl Fields, …)` in [`requests`], and so on), for reading and for
 //! writing: [`reader`] fills the described fields from a file and collects mistakes, [`writer`] prints them.
 
+mod excerpt;
 mod faults;
 mod fields;
 mod file;
@@ -10,6 +11,7 @@ mod hints;
 mod kinds;
 mod limits;
 mod mistakes;
+mod outline;
 mod random;
 mod reader;
 mod requests;
