@@ -1,5 +1,6 @@
 //! Steps that are requests: what they ask, and what has to come.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -417,22 +418,37 @@ async fn read_all(actor: &mut Actor, id: u32, consume: &Consume) {
     read.came(actor, id, consume);
 }
 
-/// All partitions, in the order of the records' times.
+/// All partitions, merged as `broker consume` merges them.
 async fn read_topic(actor: &Actor, consume: &Consume) -> Read {
     let (answer, crash) = actor.ask(Request::ListPartitions { topic: ask::name(&consume.topic) }).await;
     let Answer::Partitions(partitions) = answer else {
         return Read { answer: Some(answer), crash, ..Read::default() };
     };
     let mut all = Read { end: Some(0), ..Read::default() };
+    let mut logs = Vec::new();
     for (partition, ..) in partitions {
         let read = read_partition(actor, consume, partition).await;
-        all.records.extend(read.records);
+        logs.push(VecDeque::from(read.records));
         all.end = all.end.zip(read.end).map(|(sum, end)| sum + end);
         all.answer = all.answer.or(read.answer);
         all.crash = all.crash.or(read.crash);
     }
-    all.records.sort_by_key(|r| r.timestamp);
+    all.records = merged(logs);
     all
+}
+
+/// Always the earliest of the records that come next in their logs: where the clock ran backwards, the order within a log
+/// is not that of its times, and it is the one that clients rely on.
+fn merged(mut logs: Vec<VecDeque<Seen>>) -> Vec<Seen> {
+    let mut records = Vec::new();
+    loop {
+        logs.retain(|log| !log.is_empty());
+        let next = logs.iter_mut().min_by_key(|log| log.front().map(|record| record.timestamp));
+        match next.and_then(VecDeque::pop_front) {
+            Some(record) => records.push(record),
+            None => return records,
+        }
+    }
 }
 
 async fn read_partition(actor: &Actor, consume: &Consume, partition: u32) -> Read {

@@ -86,6 +86,25 @@ fn an_expectation_that_nothing_came_to_meet_is_unmet() {
     }
 }
 
+#[test]
+fn partitions_are_merged_by_time_and_each_stays_in_its_order() {
+    let produce = |partition, value| format!("produce both partition={partition} value=\"{value}\"");
+    let text = [
+        "scenario \"t\"\nclock at=1000 frozen=yes\ntopic both partitions=2",
+        &produce(0, "a"),
+        &produce(1, "b"),
+        "clock jump=\"-1s\"",
+        &produce(0, "c"),
+        "clock jump=\"2s\"",
+        &produce(1, "d"),
+        "consume both",
+    ]
+    .join("\n");
+    let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+    let shown = snapshot::render(&outcome);
+    assert!(shown.contains("→ 0 \"a\" · 1 \"c\" · 0 \"b\" · 1 \"d\" · end 4"), "{shown}");
+}
+
 /// A snapshot leaves out what timing decides; whoever runs a scenario sees it.
 #[test]
 fn what_timing_decides_is_shown_to_a_person() {

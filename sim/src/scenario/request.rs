@@ -133,7 +133,7 @@ impl Default for Produce {
 pub struct Consume {
     /// The topic.
     pub topic: String,
-    /// The partition; where there is none, all are found and read, and shown in the order of their timestamps.
+    /// The partition; where there is none, all are found and read, and shown merged by time, each in its own order.
     pub partition: Option<u32>,
     /// The first offset; the log's start by default.
     pub from: Option<u64>,
