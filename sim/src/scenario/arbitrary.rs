@@ -88,6 +88,10 @@ fn duration() -> impl Strategy<Value = Duration> {
     ]
 }
 
+fn some_time() -> impl Strategy<Value = Duration> {
+    duration().prop_map(|time| time.max(Duration::from_nanos(1)))
+}
+
 fn span() -> impl Strategy<Value = Span> {
     (duration(), duration()).prop_map(|(a, b)| Span { min: a.min(b), max: a.max(b) })
 }
@@ -101,12 +105,16 @@ fn some_bytes() -> impl Strategy<Value = u64> {
 }
 
 fn broker() -> impl Strategy<Value = BrokerSettings> {
-    let every = duration().prop_filter("some time", |d| !d.is_zero());
-    let durability =
-        prop_oneof![Just(Durability::Os), Just(Durability::Always), every.prop_map(Durability::Interval)];
-    let log = (of(durability), of(bytes()), of(any::<u64>()), of(any::<u32>()), of(bytes()), of(duration()));
-    let times = (of(duration()), of(duration()), of(duration()), of(duration()));
-    let limits = (of(1..99u32), of(any::<u32>()), of(any::<u32>()), of(bytes()), of(bytes()), of(bytes()));
+    let durability = prop_oneof![
+        Just(Durability::Os),
+        Just(Durability::Always),
+        some_time().prop_map(Durability::Interval)
+    ];
+    let (interval, record) = (1..=u64::from(u32::MAX), 1..=1u32 << 26);
+    let log = (of(durability), of(some_bytes()), of(interval), of(record), of(bytes()), of(duration()));
+    let times = (of(some_time()), of(some_time()), of(some_time()), of(some_time()));
+    let connections = of(1..=u32::MAX);
+    let limits = (of(1..99u32), of(any::<u32>()), connections, of(bytes()), of(some_bytes()), of(bytes()));
     (log, times, limits).prop_map(|(log, times, limits)| BrokerSettings {
         durability: log.0,
         segment_bytes: log.1,
@@ -134,7 +142,7 @@ fn disk() -> impl Strategy<Value = DiskSettings> {
         bytes().prop_map(Capacity::Free),
         Just(Capacity::Unlimited)
     ];
-    (of(profile), of(capacity), of(span()), of(span()), of(any::<bool>()), of(any::<u32>())).prop_map(
+    (of(profile), of(capacity), of(span()), of(span()), of(any::<bool>()), of(1..=u32::MAX)).prop_map(
         |(profile, capacity, latency, sync_latency, read_only, max_open_files)| DiskSettings {
             profile,
             capacity,
@@ -151,7 +159,7 @@ fn rate() -> impl Strategy<Value = Rate> {
 }
 
 fn net() -> impl Strategy<Value = NetSettings> {
-    (of(span()), of(1..999u32), of(rate()), of(rate()), of(duration()), of(any::<u32>())).prop_map(
+    (of(span()), of(1..999u32), of(rate()), of(rate()), of(some_time()), of(any::<u32>())).prop_map(
         |(latency, chunk_bytes, fail_rate, repair_rate, timeout, accept_errors)| NetSettings {
             latency,
             chunk_bytes,
@@ -167,8 +175,13 @@ fn moment() -> impl Strategy<Value = u64> {
     prop_oneof![0..99u64, 946_684_800_000..4_107_542_400_000u64, any::<u64>()]
 }
 
+/// A moment that a clock can show.
+fn shown_moment() -> impl Strategy<Value = u64> {
+    moment().prop_map(|ms| ms.min(i64::MAX as u64))
+}
+
 fn clock() -> impl Strategy<Value = ClockSettings> {
-    (of(moment()), of(any::<bool>())).prop_map(|(at, frozen)| ClockSettings { at, frozen })
+    (of(shown_moment()), of(any::<bool>())).prop_map(|(at, frozen)| ClockSettings { at, frozen })
 }
 
 fn content() -> impl Strategy<Value = Content> {
@@ -395,11 +408,8 @@ fn surgery() -> impl Strategy<Value = Surgery> {
 
 fn world_change() -> impl Strategy<Value = Step> {
     let jump = any::<i32>().prop_map(i64::from);
-    let change = (of(moment()), of(jump), of(any::<bool>())).prop_map(|(at, jump, frozen)| ClockChange {
-        at,
-        jump,
-        frozen,
-    });
+    let change = (of(shown_moment()), of(jump), of(any::<bool>()))
+        .prop_map(|(at, jump, frozen)| ClockChange { at, jump, frozen });
     let link = (name(), any::<(bool, bool)>(), of(duration()))
         .prop_filter("hosts are not flags, and one is the client's", |(client, ..)| {
             client != "one-way" && client != "broker"

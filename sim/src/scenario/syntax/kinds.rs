@@ -62,23 +62,47 @@ pub fn one_of(options: Vec<&'static str>) -> Bad {
     Bad { wanted: format!("one of {}", options.join(", ")), options }
 }
 
-fn integer<T: TryFrom<i128>>(value: &KdlValue, least: i128) -> Result<T, Bad> {
-    let read = value.as_integer().filter(|n| *n >= least).and_then(|n| T::try_from(n).ok());
-    read.map_or_else(
-        || match least {
-            0 | 1 => Bad::wanted(format!("a whole number, {least} or more")),
-            _ => Bad::wanted("a whole number"),
-        },
-        Ok,
-    )
+fn integer<T: TryFrom<i128>>(value: &KdlValue, least: i128, most: i128) -> Result<T, Bad> {
+    let number = value.as_integer();
+    let read = number.filter(|n| (least..=most).contains(n)).and_then(|n| T::try_from(n).ok());
+    let wanted = match number {
+        Some(number) if number > most => format!("a whole number, {least} to {most}"),
+        _ => format!("a whole number, {least} or more"),
+    };
+    read.map_or_else(|| Bad::wanted(wanted), Ok)
 }
 
+const MOST_64: i128 = u64::MAX as i128;
+const MOST_32: i128 = u32::MAX as i128;
+
 /// A number.
-pub const NUMBER: Plain<u64> = Plain(|v| integer(v, 0), u64::to_string);
+pub const NUMBER: Plain<u64> = Plain(|v| integer(v, 0, MOST_64), u64::to_string);
 /// A number of 32 bits.
-pub const NUMBER_32: Plain<u32> = Plain(|v| integer(v, 0), u32::to_string);
+pub const NUMBER_32: Plain<u32> = Plain(|v| integer(v, 0, MOST_32), u32::to_string);
 /// A number of at least 1.
-pub const COUNT: Plain<u32> = Plain(|v| integer(v, 1), u32::to_string);
+pub const COUNT: Plain<u32> = Plain(|v| integer(v, 1, MOST_32), u32::to_string);
+
+/// A kind of which only the values from one to another can be.
+pub struct Within<T: 'static>(pub Plain<T>, pub T, pub T);
+
+impl<T: PartialOrd> Kind<T> for Within<T> {
+    fn read(&self, value: &KdlValue) -> Result<T, Bad> {
+        let Self(kind, least, most) = self;
+        let above = || Bad::wanted(format!("at most {}", kind.write(most)));
+        match kind.read(value) {
+            Ok(read) if read < *least => Bad::wanted(format!("at least {}", kind.write(least))),
+            Ok(read) if read > *most => above(),
+            // More than the type can hold.
+            Err(_) if value.as_integer().is_some_and(|n| n > 0) => above(),
+            read => read,
+        }
+    }
+
+    fn write(&self, value: &T) -> String {
+        self.0.write(value)
+    }
+}
+
 /// Bits to flip in a byte.
 pub const BITS: Plain<u8> = Plain(
     |v| match v.as_integer() {
@@ -93,7 +117,7 @@ pub const BYTES: Plain<u64> = Plain(bytes, |n| write_bytes(*n));
 pub const BYTES_32: Plain<u32> = Plain(
     |v| {
         let n = bytes(v)?;
-        u32::try_from(n).map_or_else(|_| Bad::wanted("a number of bytes below 4GiB"), Ok)
+        u32::try_from(n).map_or_else(|_| Bad::wanted(format!("at most {MOST_32} bytes")), Ok)
     },
     |n| write_bytes(u64::from(*n)),
 );
@@ -123,6 +147,14 @@ pub const DURATION: Plain<Duration> = Plain(
         read.map_or_else(|| Bad::wanted(r#"a duration in quotes, like "5s" or "200ms""#), Ok)
     },
     |d| quoted(&time::write_duration(*d)),
+);
+/// A duration in which something can happen.
+pub const SOME_TIME: Plain<Duration> = Plain(
+    |v| match DURATION.read(v)? {
+        Duration::ZERO => Bad::wanted("a time longer than 0"),
+        time => Ok(time),
+    },
+    |d| DURATION.write(d),
 );
 /// A duration in milliseconds that may go backwards: `"-1h"`.
 pub const JUMP: Plain<i64> = Plain(
@@ -189,15 +221,20 @@ const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 
 fn bytes(value: &KdlValue) -> Result<u64, Bad> {
     let read = match value {
-        KdlValue::Integer(n) => u64::try_from(*n).ok(),
+        KdlValue::Integer(n) => Some(*n),
         KdlValue::String(text) => {
             let unit = UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
             let (digits, size) = unit.unwrap_or((text.strip_suffix('B').unwrap_or(text), 1));
-            digits.trim_end().parse::<u64>().ok().and_then(|n| n.checked_mul(size))
+            digits.trim_end().parse::<u64>().ok().map(|n| i128::from(n) * i128::from(size))
         }
         _ => None,
     };
-    read.map_or_else(|| Bad::wanted(r#"a number of bytes, like 4096 or "64KiB""#), Ok)
+    let most = u64::MAX;
+    match read.map(|n| (u64::try_from(n), n)) {
+        Some((Ok(n), _)) => Ok(n),
+        Some((Err(_), n)) if n > 0 => Bad::wanted(format!("at most {most} bytes")),
+        _ => Bad::wanted(r#"a number of bytes, like 4096 or "64KiB""#),
+    }
 }
 
 fn write_bytes(n: u64) -> String {

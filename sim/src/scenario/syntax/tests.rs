@@ -209,6 +209,51 @@ fn a_value_that_would_have_worked_is_offered() {
     }
 }
 
+/// With such a setting no broker starts, or nothing is served: that says nothing of its promises.
+#[test]
+fn a_setting_that_no_broker_can_run_with_is_a_mistake_with_its_bound() {
+    for (setting, bound) in [
+        ("segment-bytes=0", "at least 1"),
+        ("segment-bytes=4294967296", "at most 4294967295"),
+        ("segment-bytes=\"5GiB\"", "at most 4294967295"),
+        ("segment-bytes=99999999999999999999999", "at most 4294967295"),
+        ("segment-bytes=\"99999999999GiB\"", "at most 18446744073709551615 bytes"),
+        ("max-unsynced-bytes=0", "at least 1"),
+        ("index-interval=0", "at least 1"),
+        ("index-interval=4294967296", "at most 4294967295"),
+        ("max-record-bytes=0", "at least 1"),
+        ("max-record-bytes=\"65MiB\"", "at most \"64MiB\""),
+        ("max-frame-bytes=\"5GiB\"", "at most 4294967295 bytes"),
+        ("retention-check=\"0s\"", "a time longer than 0"),
+        ("recovery-threads=0", "a whole number, 1 or more"),
+        ("recovery-threads=2000", "at most 1024"),
+        ("max-connections=0", "a whole number, 1 or more"),
+        ("max-connections=99999999999", "a whole number, 1 to 4294967295"),
+        ("idle-timeout=\"0s\"", "a time longer than 0"),
+        ("frame-timeout=\"0ms\"", "a time longer than 0"),
+        ("write-timeout=\"0ms\"", "a time longer than 0"),
+    ] {
+        let name = setting.split('=').next().unwrap_or_default();
+        for word in ["broker", "start", "crash\nrestart"] {
+            let (found, text) = mistake(&format!("{word} {setting}"));
+            assert!(found.contains(&format!(" `{name}` cannot be ")), "{found}");
+            assert!(found.ends_with(&format!("expected {bound}")), "{found}\n{bound}");
+            assert_eq!(text, setting);
+        }
+    }
+    for (body, bound) in [
+        ("net timeout=\"0ms\"", "a time longer than 0"),
+        ("crash\nnet timeout=\"0ms\"", "a time longer than 0"),
+        ("disk max-open-files=0", "a whole number, 1 or more"),
+        ("clock at=18446744073709551615", "at most 9223372036854775807"),
+        ("crash\nclock at=9223372036854775808", "at most 9223372036854775807"),
+        ("produce orders count=100000000000", "a whole number, 1 to 4294967295"),
+    ] {
+        let (found, _) = mistake(body);
+        assert!(found.ends_with(&format!("expected {bound}")), "{found}\n{bound}");
+    }
+}
+
 /// What stands below a mistake says something that does not stand beside it already.
 #[test]
 fn help_does_not_repeat_the_label() {

@@ -2,14 +2,15 @@
 
 use super::fields::Fields;
 use super::kinds::{
-    self, BYTES, BYTES_32, Bad, COUNT, Choice, DURATION, JUMP, Kind, NUMBER, NUMBER_32, Plain, RATE, SPAN,
-    TIME, YES_NO,
+    self, BYTES, BYTES_32, Bad, COUNT, Choice, DURATION, JUMP, Kind, NUMBER, NUMBER_32, Plain, RATE,
+    SOME_TIME, SPAN, TIME, Within, YES_NO,
 };
 use super::time;
 use crate::scenario::settings::Capacity;
 use crate::scenario::{
     BrokerSettings, ClockChange, ClockSettings, DiskSettings, Durability, NetSettings, Profile,
 };
+use broker::settings::Settings;
 
 /// What a power loss may leave, by name.
 pub const PROFILES: [(&str, Profile); 4] = [
@@ -56,24 +57,31 @@ const CAPACITY: Plain<Capacity> = Plain(
     },
 );
 
+/// The broker's bounds: with anything else it does not start, which says nothing about its promises.
+const SEGMENT: Within<u64> = Within(BYTES, 1, Settings::SEGMENT_BYTES_MAX);
+const UNSYNCED: Within<u64> = Within(BYTES, 1, u64::MAX);
+const INTERVAL: Within<u64> = Within(NUMBER, 1, u32::MAX as u64);
+const RECORD: Within<u32> = Within(BYTES_32, 1, Settings::RECORD_BYTES_MAX);
+const THREADS: Within<u32> = Within(COUNT, 1, 1024);
+
 /// `durability= segment-bytes= …`
 pub fn broker(f: &mut impl Fields, broker: &mut BrokerSettings) {
     f.opt("durability", &DURABILITY, &mut broker.durability);
-    f.opt("segment-bytes", &BYTES, &mut broker.segment_bytes);
-    f.opt("max-unsynced-bytes", &BYTES, &mut broker.max_unsynced_bytes);
-    f.opt("index-interval", &NUMBER, &mut broker.index_interval);
-    f.opt("max-record-bytes", &BYTES_32, &mut broker.max_record_bytes);
+    f.opt("segment-bytes", &SEGMENT, &mut broker.segment_bytes);
+    f.opt("max-unsynced-bytes", &UNSYNCED, &mut broker.max_unsynced_bytes);
+    f.opt("index-interval", &INTERVAL, &mut broker.index_interval);
+    f.opt("max-record-bytes", &RECORD, &mut broker.max_record_bytes);
     f.opt("retention-bytes", &BYTES, &mut broker.retention_bytes);
     f.opt("retention-age", &DURATION, &mut broker.retention_age);
-    f.opt("retention-check", &DURATION, &mut broker.retention_check);
-    f.opt("recovery-threads", &COUNT, &mut broker.recovery_threads);
+    f.opt("retention-check", &SOME_TIME, &mut broker.retention_check);
+    f.opt("recovery-threads", &THREADS, &mut broker.recovery_threads);
     f.opt("max-frame-bytes", &BYTES_32, &mut broker.max_frame_bytes);
-    f.opt("max-connections", &NUMBER_32, &mut broker.max_connections);
+    f.opt("max-connections", &COUNT, &mut broker.max_connections);
     f.opt("max-in-flight-bytes", &BYTES, &mut broker.max_in_flight_bytes);
     f.opt("max-buffer-bytes", &BYTES, &mut broker.max_buffer_bytes);
-    f.opt("idle-timeout", &DURATION, &mut broker.idle_timeout);
-    f.opt("frame-timeout", &DURATION, &mut broker.frame_timeout);
-    f.opt("write-timeout", &DURATION, &mut broker.write_timeout);
+    f.opt("idle-timeout", &SOME_TIME, &mut broker.idle_timeout);
+    f.opt("frame-timeout", &SOME_TIME, &mut broker.frame_timeout);
+    f.opt("write-timeout", &SOME_TIME, &mut broker.write_timeout);
 }
 
 /// `profile= capacity= …`
@@ -89,7 +97,7 @@ pub fn disk(f: &mut impl Fields, disk: &mut DiskSettings) {
     f.opt("latency", &SPAN, &mut disk.latency);
     f.opt("sync-latency", &SPAN, &mut disk.sync_latency);
     f.opt("read-only", &YES_NO, &mut disk.read_only);
-    f.opt("max-open-files", &NUMBER_32, &mut disk.max_open_files);
+    f.opt("max-open-files", &COUNT, &mut disk.max_open_files);
     disk.capacity = capacity.or(free.map(Capacity::Free));
 }
 
@@ -111,19 +119,22 @@ pub fn net(f: &mut impl Fields, net: &mut NetSettings) {
     f.opt("chunk-bytes", &COUNT, &mut net.chunk_bytes);
     f.opt("fail-rate", &RATE, &mut net.fail_rate);
     f.opt("repair-rate", &RATE, &mut net.repair_rate);
-    f.opt("timeout", &DURATION, &mut net.timeout);
+    f.opt("timeout", &SOME_TIME, &mut net.timeout);
     f.opt("accept-errors", &NUMBER_32, &mut net.accept_errors);
 }
 
+/// What a clock can show: the system's own time has no more bits.
+const SHOWN: Within<u64> = Within(TIME, 0, i64::MAX as u64);
+
 /// `clock at= frozen=`, at the head of a file.
 pub fn clock(f: &mut impl Fields, clock: &mut ClockSettings) {
-    f.opt("at", &TIME, &mut clock.at);
+    f.opt("at", &SHOWN, &mut clock.at);
     f.opt("frozen", &YES_NO, &mut clock.frozen);
 }
 
 /// `clock at= jump= frozen=`, as a step.
 pub fn clock_change(f: &mut impl Fields, clock: &mut ClockChange) {
-    f.opt("at", &TIME, &mut clock.at);
+    f.opt("at", &SHOWN, &mut clock.at);
     f.opt("jump", &JUMP, &mut clock.jump);
     f.opt("frozen", &YES_NO, &mut clock.frozen);
 }
