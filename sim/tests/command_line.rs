@@ -105,6 +105,26 @@ fn what_a_command_found_decides_its_exit_code_when_nobody_reads_what_it_prints()
     }
 }
 
+#[test]
+fn a_scenario_that_is_printed_can_be_kept_and_read_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let text = "scenario \"t\" seeds=\"0..2\"\ntopic orders\neach consume orders expect-count=\"1 | 2\"\n";
+    std::fs::write(file("a.kdl"), text).expect("a file");
+    for with in [&[][..], &["--trace"]] {
+        let scenario = file("a.kdl");
+        let output = sim(&[&["replay", &scenario, "--seed=1", "--print"], with].concat());
+        assert_eq!(output.status.code(), Some(1));
+        std::fs::write(file("printed.kdl"), &output.stdout).expect("a file");
+        let checked = sim(&["check", &file("printed.kdl")]);
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+        let rest = String::from_utf8(output.stderr).expect("UTF-8");
+        for part in ["FAILED", "records: 2", "seed 1  hash "] {
+            assert!(rest.contains(part), "{part} is missing: {rest}");
+        }
+    }
+}
+
 /// Help is read in terminals.
 #[test]
 fn help_is_no_wider_than_a_terminal() {

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::number;
-use super::out::{say, say_on};
-use sim::outcome::run_without;
+use super::out::{complain, say, say_on};
+use sim::outcome::{Outcome, run_without};
 use sim::place::Place;
 use sim::scenario::syntax::print;
 use sim::{report, snapshot, trace};
@@ -26,7 +26,7 @@ pub struct Replay {
     /// Show every event, instead of each step with its outcome.
     #[arg(long)]
     trace: bool,
-    /// Print the scenario itself, with all that the seed chose written out.
+    /// Print the scenario itself, with all that the seed chose written out, and everything else to standard error.
     #[arg(long)]
     print: bool,
 }
@@ -43,18 +43,27 @@ impl Replay {
         };
         let seed = self.seed.unwrap_or(scenario.seeds.start);
         let outcome = run_without(&scenario, seed, self.without.as_slice());
+        let report = self.report(&outcome);
         if self.print {
-            say!("{}", print(&outcome.scenario));
+            // Whoever keeps the scenario in a file wants nothing else in it.
+            say_on!("{}", print(&outcome.scenario));
+            complain!("{report}");
+        } else {
+            say!("{report}");
         }
-        match self.trace {
-            true => say_on!("{}", trace::print::all(&outcome.trace)),
-            false if !self.print => say_on!("{}", snapshot::render_facts(&outcome)),
-            false => {}
-        }
-        if !outcome.holds() {
-            say_on!("\nFAILED\n{}", report::explained(&outcome, true));
-        }
-        say!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash());
         ExitCode::from(outcome.exit_code())
+    }
+
+    /// What came of the run.
+    fn report(&self, outcome: &Outcome) -> String {
+        let mut text = match (self.trace, self.print) {
+            (true, _) => trace::print::all(&outcome.trace),
+            (false, false) => snapshot::render_facts(outcome),
+            (false, true) => String::new(),
+        };
+        if !outcome.holds() {
+            text += &format!("\nFAILED\n{}", report::explained(outcome, true));
+        }
+        text + &format!("\nseed {}  hash {:016x}", outcome.seed(), outcome.trace.hash())
     }
 }
