@@ -340,7 +340,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         of(any::<u64>()).prop_map(|bytes| FaultKind::Crash { bytes }),
         (of(any::<u64>()), keep()).prop_map(|(bytes, keep)| FaultKind::PowerLoss { bytes, keep }),
     ];
-    (select(&Op::ALL[..]), any::<String>(), aim, kind, any::<bool>())
+    (select(&Op::ALL[..]), file(), aim, kind, any::<bool>())
         .prop_map(|(op, pattern, aim, kind, may_miss)| Fault { op, pattern, aim, kind, may_miss })
         .prop_filter("it can happen", |fault| sense::wrong(&Step::Fault(fault.clone())).is_none())
 }
@@ -371,8 +371,15 @@ fn place() -> impl Strategy<Value = Place> {
     prop_oneof![any::<i64>().prop_map(Place::Byte), (0..100u8).prop_map(Place::Percent)]
 }
 
+/// A path, or a pattern.
+fn file() -> impl Strategy<Value = String> {
+    any::<String>().prop_map(|text| match text.replace("..", "").trim_start_matches(['/', '.']) {
+        "" => "**/@last.log".to_owned(),
+        path => path.replace("/./", "/"),
+    })
+}
+
 fn surgery() -> impl Strategy<Value = Surgery> {
-    let file = || any::<String>();
     let entry = prop_oneof![
         any::<(u64, u64)>().prop_map(|(offset, position)| Entry::Position { offset, position }),
         (moment(), any::<u64>()).prop_map(|(timestamp, offset)| Entry::Time { timestamp, offset }),
@@ -480,7 +487,7 @@ fn random_lines() -> impl Strategy<Value = Step> {
 fn question() -> impl Strategy<Value = Step> {
     prop_oneof![
         Just(Step::Files),
-        of(any::<String>()).prop_map(|file| Step::Dump { file }),
+        of(file()).prop_map(|file| Step::Dump { file }),
         of(any::<u32>()).prop_map(|expect_problems| Step::Verify(Verify { expect_problems })),
         vec(1..=12u8, 0..4).prop_map(|promises| Step::Check(Check { promises })),
     ]

@@ -3,8 +3,10 @@
 //! | file | is about |
 //! | --- | --- |
 //! | `asked` | what is expected of requests |
+//! | `paths` | paths of files |
 
 mod asked;
+mod paths;
 
 use super::faults::operation_name;
 use crate::scenario::{Fault, FaultKind, Link, Op, Step, Surgery};
@@ -20,7 +22,8 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
         Step::Consume(consume) => asked::consume(consume),
         Step::Fetch(fetch) => asked::fetch(fetch),
         Step::ListPartitions(list) => asked::list_partitions(list),
-        Step::Surgery(surgery) => wrong_surgery(surgery),
+        Step::Surgery(surgery) => wrong_surgery(surgery).or_else(|| paths::surgery(surgery)),
+        Step::Dump { file: Some(file) } => paths::path(file),
         _ => None,
     }
 }
@@ -53,7 +56,7 @@ fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
         let message = "a fault with `rate=` is not counted: each operation is struck with this probability";
         return Some((message.to_owned(), "remove `nth=` and `times=`, or the `rate=`".to_owned()));
     }
-    None
+    paths::path(&fault.pattern)
 }
 
 fn wrong_link(link: &Link) -> Option<(String, String)> {
