@@ -215,7 +215,7 @@ fn try_values(draw: &Draw, place: Where) -> Vec<(String, Mistake)> {
     found
 }
 
-/// The line that comes of a draw, with the nth value of each property.
+/// The line that comes of a draw, with the nth value of each property. Each is a text, as it was listed.
 pub fn line(draw: &Draw, choice: &[usize]) -> KdlNode {
     let mut node = KdlNode::new(draw.word.as_str());
     for arg in &draw.args {
@@ -226,8 +226,7 @@ pub fn line(draw: &Draw, choice: &[usize]) -> KdlNode {
         if text == "-" {
             continue;
         }
-        let value = text.parse::<i128>().map_or_else(|_| KdlValue::String(text), KdlValue::Integer);
-        node.push(KdlEntry::new_prop(name.as_str(), value));
+        node.push(KdlEntry::new_prop(name.as_str(), text));
     }
     node
 }

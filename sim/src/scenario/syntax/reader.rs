@@ -7,7 +7,7 @@ use super::fields::Fields;
 use super::kinds::{Bad, Kind};
 use super::mistakes::{Mistake, nearest};
 use super::random::Where;
-use super::spellings::{several, shown, spelling};
+use super::spellings::{listed, several, shown, spelling};
 use super::{random, steps};
 use crate::scenario::{Branch, Draw, Random, Step};
 
@@ -151,14 +151,22 @@ impl<'a> Reader<'a> {
             let message = format!("`({})` means nothing here", ty.value());
             self.say(entry.span(), message, "a type", "write the value without it");
         }
-        match kind.read(entry.value()) {
-            Ok(value) => Some(value),
-            Err(bad) => {
-                let mistake = wrong_value(what, entry, kind, bad);
-                self.mistakes.push(mistake);
-                None
+        // What no file has spelt was listed, as a text, for `each` or `draw`.
+        let can_be = match (entry.format(), entry.value()) {
+            (None, KdlValue::String(text)) => listed(text),
+            (_, value) => vec![value.clone()],
+        };
+        let mut wrong = None;
+        for value in &can_be {
+            match kind.read(value) {
+                Ok(read) => return Some(read),
+                Err(bad) => wrong = wrong.or(Some((value, bad))),
             }
         }
+        if let Some((value, bad)) = wrong {
+            self.mistakes.push(wrong_value(what, entry.span(), value, kind, bad));
+        }
+        None
     }
 
     /// Says that an argument is missing, unless something has been said to be.
@@ -190,9 +198,8 @@ impl<'a> Reader<'a> {
 const LABEL_CHARS: usize = 60;
 
 /// What is wrong with a value, and which one would have worked.
-fn wrong_value<T>(what: &str, entry: &KdlEntry, kind: &impl Kind<T>, bad: Bad) -> Mistake {
+fn wrong_value<T>(what: &str, span: SourceSpan, value: &KdlValue, kind: &impl Kind<T>, bad: Bad) -> Mistake {
     let Bad { wanted, options } = bad;
-    let value = entry.value();
     let near = nearest(&shown(value), options.iter().copied()).map(|near| format!("did you mean `{near}`?"));
     let reads = |value: &KdlValue| kind.read(value).is_ok();
     let better = near.or_else(|| spelling(value, reads)).or_else(|| several(value, reads));
@@ -207,7 +214,7 @@ fn wrong_value<T>(what: &str, entry: &KdlEntry, kind: &impl Kind<T>, bad: Bad) -
     // That it stands in quotes can be all that is wrong.
     let text = shown(value);
     let text = if value.is_string() && text.parse::<i128>().is_ok() { format!("\"{text}\"") } else { text };
-    Mistake { span: entry.span(), message: format!("{what} cannot be `{text}`"), label, help }
+    Mistake { span, message: format!("{what} cannot be `{text}`"), label, help }
 }
 
 impl Fields for Reader<'_> {

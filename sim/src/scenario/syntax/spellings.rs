@@ -10,6 +10,15 @@ pub fn shown(value: &KdlValue) -> String {
     }
 }
 
+/// What one of several listed values can be: a number, where it is one, and a text. Which of them, the property knows.
+pub fn listed(text: &str) -> Vec<KdlValue> {
+    let hexadecimal = text.strip_prefix("0x").and_then(|digits| i128::from_str_radix(digits, 16).ok());
+    let integer = text.parse().ok().or(hexadecimal).map(KdlValue::Integer);
+    let begins = text.trim_start_matches(['-', '+']).starts_with(|c: char| c.is_ascii_digit());
+    let float = text.parse().ok().filter(|_| begins && text.contains('.')).map(KdlValue::Float);
+    integer.into_iter().chain(float).chain([KdlValue::String(text.to_owned())]).collect()
+}
+
 /// How to write this value so that it `reads`, if another spelling of it does.
 pub fn spelling(value: &KdlValue, reads: impl Fn(&KdlValue) -> bool) -> Option<String> {
     let text = shown(value);

@@ -254,6 +254,28 @@ fn a_setting_that_no_broker_can_run_with_is_a_mistake_with_its_bound() {
     }
 }
 
+/// Whether a listed value is a number or a text, the property decides.
+#[test]
+fn a_listed_value_is_what_its_property_takes() {
+    for (line, written) in [
+        ("each produce orders value=\"0 | 1\"", "produce orders value=\"0\""),
+        ("each produce orders key=\"007 | 7\" count=\"007 | 8\"", "produce orders key=\"007\" count=7"),
+        ("each write \"a\" text=\"-5 | 1.50\"", "write \"a\" text=\"-5\""),
+        ("each write \"a\" text=\"1.50 | 2\" at=\"-1 | 0\"", "write \"a\" at=-1 text=\"1.50\""),
+        ("each net fail-rate=\"0.25 | 5%\"", "net fail-rate=0.25"),
+        ("each corrupt \"a\" at=\"0x10 | 50%\" xor=\"0x01 | 0x80\"", "corrupt \"a\" at=16 xor=0x01"),
+        ("each consume orders expect-value=\"inf | nan\"", "consume orders expect-value=\"inf\""),
+    ] {
+        let text = format!("scenario \"t\" seeds=\"0..9\"\ncrash\n{line}\n");
+        let scenario = parse("t.kdl", &text).unwrap_or_else(|mistakes| panic!("{:#?}", mistakes.lines()));
+        let explicit = crate::scenario::unfold(&scenario, 0);
+        assert_eq!(explicit.steps.last().map(super::print_step).as_deref(), Some(written), "{line}");
+    }
+    let (found, text) = mistake("each produce orders count=\"1 | 0\" value=\"0 | 1\"");
+    assert!(found.ends_with("`count` cannot be `0`; expected a whole number, 1 or more"), "{found}");
+    assert_eq!(text, "count=\"1 | 0\"");
+}
+
 /// What stands below a mistake says something that does not stand beside it already.
 #[test]
 fn help_does_not_repeat_the_label() {
