@@ -15,7 +15,7 @@ use super::races::{Open, TIMING};
 use super::raw::RawConnections;
 use super::stage::{Job, Stage};
 use super::{files, look, requests, say, surgery};
-use crate::scenario::{Expect, Start, StartExpect, Step};
+use crate::scenario::{Expect, Keep, Start, StartExpect, Step};
 use crate::trace::{Answer, Event, Request, World};
 use crate::world::clock::WorldClock;
 use crate::world::host::State;
@@ -105,8 +105,8 @@ impl Actor {
                 self.stage.host.disk.mend_sectors();
                 self.stage.heal();
             }
-            Step::Crash => self.stage.kill(None).await,
-            Step::PowerLoss { keep } => self.stage.kill(Some(*keep)).await,
+            Step::Crash => self.kill(id, None).await,
+            Step::PowerLoss { keep } => self.kill(id, Some(*keep)).await,
             Step::Stop => self.stop(id).await,
             Step::Start(start) => self.start(id, start).await,
             Step::Restart(start) => {
@@ -160,6 +160,12 @@ impl Actor {
         self.say_if(id, if open { TIMING.to_owned() } else { fact.clone() }, fact);
     }
 
+    async fn kill(&self, id: u32, power: Option<Keep>) {
+        if let Err(why) = self.stage.kill(power).await {
+            self.impossible(id, why);
+        }
+    }
+
     async fn stop(&mut self, id: u32) {
         if self.stage.host.state() != State::Up {
             return self.say(id, "is not running");
@@ -176,8 +182,9 @@ impl Actor {
 
     async fn start(&mut self, id: u32, start: &Start) {
         if matches!(self.stage.host.state(), State::Up | State::Starting) {
-            if start.expect != StartExpect::Any {
-                self.unmet(id, "the broker to be down", "is already running; `restart` stops it first");
+            match start.expect {
+                StartExpect::Any => self.uncounted(id, start, "the broker is already running"),
+                _ => self.unmet(id, "the broker to be down", "is already running; `restart` stops it first"),
             }
             return self.say(id, "is already running");
         }
@@ -195,6 +202,8 @@ impl Actor {
         };
         if start.expect != StartExpect::Any && start.expect != found {
             self.unmet(id, start.expect.to_string(), &fact);
+        } else if found != StartExpect::Ok {
+            self.uncounted(id, start, &fact);
         }
         let open = start.expect == StartExpect::Any && self.stage.races.running();
         self.say_if(id, if open { TIMING } else { &said }, fact);
@@ -222,6 +231,20 @@ impl Actor {
         }
         let said = self.stage.races.recovered(&report.partitions, &report.notes);
         (said, say::recovered(&report.partitions, &report.notes))
+    }
+
+    /// What was to be counted where nothing was: that was not found right.
+    fn uncounted(&self, id: u32, start: &Start, found: &str) {
+        let counts = [
+            ("bytes cut", start.expect_cut),
+            ("records", start.expect_records),
+            ("damage", start.expect_damage),
+        ];
+        for (what, expected) in counts {
+            if let Some(expected) = expected {
+                self.unmet(id, format!("{what}: {expected}"), found);
+            }
+        }
     }
 
     fn second_broker(&self, id: u32, expect: StartExpect) {

@@ -144,19 +144,24 @@ impl Stage {
         self.recorder.add(Event::Crash { kind, during: place.into() });
     }
 
-    /// Kills the broker from outside; of the machine's memory, `keep` says what a power loss leaves.
-    pub(super) async fn kill(self: &Rc<Self>, power: Option<s::Keep>) {
+    /// Kills the broker from outside; of the machine's memory, `keep` says what a power loss leaves. Fails, and kills
+    /// nothing, where that is an image that there is not.
+    pub(super) async fn kill(self: &Rc<Self>, power: Option<s::Keep>) -> Result<(), String> {
         let stage = self.clone();
-        self.command(move |sim| {
+        let killed = self.command(move |sim| {
             let kind = if power.is_some() { CrashKind::Power } else { CrashKind::Process };
             match power {
                 None => stage.host.disk.crash_process(),
-                Some(keep) => stage.host.disk.power_loss_keeping(kept(keep)),
+                Some(keep) => {
+                    can_be_left(&stage.host.disk, keep)?;
+                    stage.host.disk.power_loss_keeping(kept(keep));
+                }
             }
             stage.down(kind, "");
             stage.clear_away(sim);
-        })
-        .await;
+            Ok(())
+        });
+        killed.await.unwrap_or(Ok(()))
     }
 
     /// Starts the broker, and waits for what comes of it.
@@ -337,6 +342,16 @@ impl Stage {
     /// The beginning of a call.
     pub(super) fn call(&self, client: &Arc<str>, request: crate::trace::Request, probe: bool) -> CallId {
         self.recorder.call(client, request, probe)
+    }
+}
+
+/// Whether a power loss now could leave this.
+fn can_be_left(disk: &faults::Disk, keep: s::Keep) -> Result<(), String> {
+    let s::Keep::Image(number) = keep else { return Ok(()) };
+    match disk.images().count_up_to(number.into()) {
+        Some(1) => Err("a power loss here leaves one image only, `image 0`".to_owned()),
+        Some(count) => Err(format!("a power loss here leaves one of {count} images, 0 to {}", count - 1)),
+        None => Ok(()),
     }
 }
 

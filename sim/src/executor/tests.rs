@@ -87,6 +87,34 @@ fn an_expectation_that_nothing_came_to_meet_is_unmet() {
 }
 
 #[test]
+fn what_a_start_had_to_find_is_unmet_where_it_found_nothing() {
+    let start = "stop\nfault list \"*\" during=recovery error=EIO\nstart expect=any";
+    assert_eq!(unmet(start), []);
+    let found = unmet(&format!("{start} expect-records=0 expect-cut=0"));
+    let expected: Vec<&str> = found.iter().map(|(expected, _)| expected.as_str()).collect();
+    assert_eq!(expected, ["bytes cut: 0", "records: 0"]);
+    assert!(found.iter().all(|(_, found)| found.starts_with("does not start: ")), "{found:?}");
+    let found = unmet("start expect=any expect-damage=0");
+    assert_eq!(found, [("damage: 0".to_owned(), "the broker is already running".to_owned())]);
+}
+
+#[test]
+fn an_image_that_no_power_loss_leaves_is_impossible_and_their_number_is_said() {
+    let run = |number: &str| {
+        let steps = "topic orders\nproduce orders value=\"v\"";
+        let text = format!("scenario \"t\"\n{steps}\npower-loss keep=\"image {number}\"\nrestart\n");
+        outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0)
+    };
+    let outcome = run("99999");
+    let [Failure::Impossible { why, .. }] = &outcome.failures[..] else { panic!("{:?}", outcome.failures) };
+    let (_, rest) = why.split_once("leaves one of ").expect("it says how many");
+    let count: u64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!(rest.ends_with(&format!("images, 0 to {}", count - 1)), "{why}");
+    assert!(run(&(count - 1).to_string()).holds());
+    assert!(!run(&count.to_string()).holds());
+}
+
+#[test]
 fn partitions_are_merged_by_time_and_each_stays_in_its_order() {
     let produce = |partition, value| format!("produce both partition={partition} value=\"{value}\"");
     let text = [

@@ -141,7 +141,7 @@ pub struct ClockSettings {
 pub struct ClockChange {
     /// `at=`: sets it, to milliseconds since the Unix epoch.
     pub at: Option<u64>,
-    /// `jump="-1h"`: moves it, by milliseconds; after `at`, where both are given.
+    /// `jump="-1h"`: moves it, by milliseconds; not together with `at`.
     pub jump: Option<i64>,
     /// `frozen=`: stops it, or lets it run.
     pub frozen: Option<bool>,

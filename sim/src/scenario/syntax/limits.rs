@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(mistakes(" seeds=\"2..8\"", each), [""; 0]);
         let drawn = "draw topic a partitions=\"1..4\"\neach topic b partitions=\"1..4\"";
         assert_eq!(mistakes("", drawn), [""; 0], "seeds are a sample");
-        let inside = "repeat 2 {\n    each advance \"1ms\"\n    each produce orders count=\"1 | 2\"\n}";
+        let inside = "repeat 2 {\n    advance \"1ms\"\n    each produce orders count=\"1 | 2\"\n}";
         assert_eq!(mistakes("", inside).len(), 1);
     }
 
@@ -260,7 +260,7 @@ mod tests {
             "repeat 100000 { repeat 100000 { crash; }; }",
             "advance \"30d\"",
             "repeat 100 { advance \"1m\"; }",
-            "each advance \"1d\"",
+            "draw fault sync \"*\" stall=\"1ms | 1d\"",
             "stop\nzeros \"a\" bytes=\"2GiB\"",
             "truncate \"a\" to=10000000000000",
             "zeros \"a\" at=10000000000000 bytes=1",

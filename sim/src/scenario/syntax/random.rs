@@ -1,5 +1,7 @@
 //! The lines that a seed unfolds: `draw`, `each`, `random`.
 
+use std::collections::BTreeSet;
+
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 
 use super::fields::Fields;
@@ -174,7 +176,13 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
         wrong(first.span(), format!("`{}` cannot be drawn", draw.word), "draw another line");
         return;
     }
-    for mut mistake in try_values(draw, place) {
+    let tried = try_values(draw, place);
+    if tried.is_empty()
+        && let Some(mistake) = idle(node, draw)
+    {
+        mistakes.push(mistake);
+    }
+    for mut mistake in tried {
         // A mistake in a made-up line has no place in the file: show the property that it names, or that it came from.
         let (varied, message) = (mistake.0.as_str(), mistake.1.message.as_str());
         let of = |test: &dyn Fn(&str) -> bool| {
@@ -186,6 +194,30 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
             mistakes.push(mistake.1);
         }
     }
+}
+
+/// A list that lists nothing, or a value that `each` takes twice; `draw` draws it twice as often.
+fn idle(node: &KdlNode, draw: &Draw) -> Option<Mistake> {
+    let keyword = draw_word(draw.how);
+    let values = draw.props.iter().map(|(name, values)| (name, alternatives(values)));
+    let said = |span, message: String, help: &str| {
+        Some(Mistake { span, message, label: "here".to_owned(), help: Some(help.to_owned()) })
+    };
+    let mut choice = false;
+    for (name, values) in values {
+        choice |= values.len() > 1;
+        let distinct: BTreeSet<&String> = values.iter().collect();
+        let twice = distinct.into_iter().find(|one| values.iter().filter(|other| other == one).count() > 1);
+        if let (DrawHow::InTurn, Some(value)) = (draw.how, twice) {
+            let entry = node.entries().iter().find(|e| e.name().is_some_and(|n| n.value() == name))?;
+            return said(entry.span(), format!("`{name}` lists `{value}` twice"), "keep one of them");
+        }
+    }
+    if choice {
+        return None;
+    }
+    let message = format!("`{keyword}` has nothing to choose from here");
+    said(node.name().span(), message, "list several values, as in `name=\"a | b\"`, or remove this word")
 }
 
 /// The mistakes of the lines that can come of a draw, each with the property that was varied.

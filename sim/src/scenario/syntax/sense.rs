@@ -9,7 +9,9 @@ mod asked;
 mod paths;
 
 use super::faults::operation_name;
-use crate::scenario::{Fault, FaultKind, Link, Op, Step, Surgery};
+use crate::scenario::{
+    ClockChange, DiskSettings, Fault, FaultKind, Link, NetSettings, Op, Random, Step, Surgery,
+};
 
 /// The host that the broker is on.
 const BROKER: &str = "broker";
@@ -24,8 +26,29 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
         Step::ListPartitions(list) => asked::list_partitions(list),
         Step::Surgery(surgery) => wrong_surgery(surgery).or_else(|| paths::surgery(surgery)),
         Step::Dump { file: Some(file) } => paths::path(file),
+        Step::Random(random) => wrong_random(random),
         _ => None,
     }
+}
+
+/// What is missing on a line that changes nothing, and what to do.
+pub fn idle(step: &Step) -> Option<(String, String)> {
+    let (word, like) = match step {
+        Step::Disk(change) if *change == DiskSettings::default() => ("disk", "disk free=0"),
+        Step::Net(change) if *change == NetSettings::default() => ("net", "net latency=\"5ms\""),
+        Step::Clock(change) if *change == ClockChange::default() => ("clock", "clock jump=\"-1h\""),
+        _ => return None,
+    };
+    Some((format!("this `{word}` changes nothing"), format!("say what changes, as in `{like}`")))
+}
+
+fn wrong_random(random: &Random) -> Option<(String, String)> {
+    let steps = random.steps.iter().any(|steps| *steps > 0);
+    let weights = random.weights.iter().any(|(_, weights)| weights.iter().any(|weight| *weight > 0));
+    (steps && !weights).then(|| {
+        let message = "no kind of step has a weight above 0, so that no step can be made";
+        (message.to_owned(), "give one a weight: `weights produce=6 consume=3`".to_owned())
+    })
 }
 
 /// Which operations can go wrong in this way; all, where none is named. The disk has the same rule.
@@ -127,9 +150,22 @@ mod tests {
             ("rename \"a\" to=\"a\"", "a file cannot be renamed to the name that it has"),
             ("corrupt \"a\" at=0 bytes=0", "no byte changes"),
             ("zeros \"a\" bytes=0", "no byte changes"),
+            ("crash\nclock", "this `clock` changes nothing; say what changes"),
+            ("crash\ndisk", "this `disk` changes nothing"),
+            ("client a { net; }", "this `net` changes nothing"),
+            ("clock at=5 jump=\"1h\"", "`clock` says two things at once; keep one of at, jump"),
+            (
+                "random steps=5 { weights produce=0 consume=\"0 | 0\"; }",
+                "no kind of step has a weight above 0",
+            ),
+            ("random steps=5 { weights; }", "no kind of step has a weight above 0"),
         ] {
             let found = parse("t.kdl", &format!("scenario \"t\"\n{line}\n")).expect_err(line).lines();
-            assert!(found[0].starts_with("t.kdl:2:") && found[0].contains(words), "{line}: {found:?}");
+            let place = if line.starts_with("crash") { "t.kdl:3:" } else { "t.kdl:2:" };
+            assert!(found[0].starts_with(place) && found[0].contains(words), "{line}: {found:?}");
+        }
+        for line in ["clock", "random steps=0 { weights produce=0; }", "crash\neach disk free=\"- | 0\""] {
+            assert!(parse("t.kdl", &format!("scenario \"t\" seeds=\"0..2\"\n{line}\n")).is_ok(), "{line}");
         }
         let mistakes = parse("t.kdl", "scenario \"t\"\nsometimes \"torn tail cot\"\n").expect_err("unknown");
         assert!(mistakes.lines()[0].contains("did you mean `torn tail cut`?"), "{:?}", mistakes.lines());

@@ -285,8 +285,10 @@ pub fn read(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Option<Step> {
     let mut reader = Reader::new(node, mistakes);
     fields(&mut reader, &mut step);
     reader.finish();
+    // One that stands in no file was listed, and is left with nothing on purpose: `-` is one of its values.
+    let idle = || sense::idle(&step).filter(|_| !node.span().is_empty());
     if mistakes.len() == before
-        && let Some((message, help)) = sense::wrong(&step)
+        && let Some((message, help)) = sense::wrong(&step).or_else(idle)
     {
         let span = node.span();
         mistakes.push(Mistake { span, message, label: "this line".to_owned(), help: Some(help) });

@@ -149,6 +149,19 @@ fn what_is_missing_or_too_much_is_said() {
             "profile=\"strict | weird\"",
         ),
         (
+            "each produce orders value=\"a | b | a\"",
+            "t.kdl:2:21: `value` lists `a` twice; keep one of them",
+            "value=\"a | b | a\"",
+        ),
+        (
+            "each fault write \"*\" full=\"3 | 0..9\"",
+            "t.kdl:2:22: `full` lists `3` twice",
+            "full=\"3 | 0..9\"",
+        ),
+        ("each advance \"2ms\"", "t.kdl:2:1: `each` has nothing to choose from here; list several", "each"),
+        ("draw topic orders partitions=3", "t.kdl:2:1: `draw` has nothing to choose from here", "draw"),
+        ("draw disk profile=strict", "t.kdl:2:1: `draw` has nothing to choose from here", "draw"),
+        (
             "each advance \"2ms | 4ms\"",
             "t.kdl:2:14: `each` can choose only properties; write",
             "\"2ms | 4ms\"",

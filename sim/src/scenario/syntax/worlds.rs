@@ -136,5 +136,6 @@ pub fn clock(f: &mut impl Fields, clock: &mut ClockSettings) {
 pub fn clock_change(f: &mut impl Fields, clock: &mut ClockChange) {
     f.opt("at", &SHOWN, &mut clock.at);
     f.opt("jump", &JUMP, &mut clock.jump);
+    f.count_of(&["at", "jump"], 0, 1);
     f.opt("frozen", &YES_NO, &mut clock.frozen);
 }

@@ -1,8 +1,8 @@
-//! What cannot be expected of a request, since one expectation rules out the other.
+//! What cannot be asked for or expected of a request, since one property rules out the other.
 
 use crate::scenario::{Consume, Expect, ListPartitions};
 
-/// An expectation of reads and lists, and what to do about it.
+/// What is wrong with a read or a list, and what to do about it.
 type Wrong = Option<(String, String)>;
 
 /// Whether no answer but an error can be what is expected.
@@ -12,6 +12,11 @@ fn fails(expect: Expect) -> bool {
 
 /// Of `consume` and `fetch`.
 fn read(consume: &Consume) -> Wrong {
+    let from = consume.from.unwrap_or(0);
+    if let Some(until) = consume.until.filter(|until| *until <= from) {
+        let message = format!("from {from} until {until} there is no offset to read");
+        return Some((message, "say the offset after the last one: `until=` is not read itself".to_owned()));
+    }
     if consume.expect_count == Some(0) && consume.expect_value.is_some() {
         let message = "where no record is expected, none has a value to expect";
         return Some((message.to_owned(), "remove the value, or expect another `expect-count=`".to_owned()));
@@ -64,6 +69,9 @@ mod tests {
             ("consume orders expect-start=5", "say which: `partition=0`"),
             ("consume orders expect-count=0 expect-value=\"v\"", "none has a value to expect"),
             ("fetch orders expect-count=0 expect-size=5", "none has a value to expect"),
+            ("consume orders from=1 until=0", "from 1 until 0 there is no offset to read"),
+            ("consume orders from=3 until=3", "from 3 until 3 there is no offset to read"),
+            ("fetch orders until=0", "from 0 until 0 there is no offset to read"),
             ("consume orders expect=CORRUPT expect-end=3", "does not come to an end to expect"),
             ("fetch orders expect=CORRUPT expect-value=\"v\"", "an answer that is an error has no records"),
             ("fetch orders expect=refused expect-count=1", "an answer that is an error has no records"),
@@ -77,6 +85,7 @@ mod tests {
             "consume orders expect=CORRUPT expect-count=2 expect-value=\"v{n}\"",
             "fetch orders expect=any expect-count=1 expect-start=0 expect-end=1",
             "fetch orders expect=CORRUPT expect-count=0",
+            "fetch orders from=3 until=4",
         ] {
             assert!(parse("t.kdl", &format!("scenario \"t\"\n{line}\n")).is_ok(), "{line}");
         }
