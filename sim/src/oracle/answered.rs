@@ -22,6 +22,8 @@ use super::model::{Model, Partition, Slot};
 use super::p10_routed::partition_of;
 use super::way::{Before, Way};
 use super::{Findings, Promise};
+use crate::scenario::syntax::code_name;
+use crate::trace::print::answered;
 use crate::trace::{Answer, At, Millis, Placed, Request};
 
 /// How much longer than a request may take somebody may wait who is to be woken.
@@ -396,12 +398,9 @@ fn subject(request: &Request) -> String {
 fn in_words(answer: &Answer) -> String {
     match answer {
         Answer::Refused { code, message, .. } => {
-            format!("{}: {message}", crate::scenario::syntax::code_name(*code))
+            format!("{}: {message}", code_name(*code))
         }
         Answer::Lost { why, .. } => why.clone(),
-        answer => {
-            let words = format!("{answer:?}");
-            words.chars().take(200).collect()
-        }
+        answer => answered(answer),
     }
 }

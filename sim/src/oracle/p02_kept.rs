@@ -16,6 +16,8 @@ use broker::error::Code;
 use super::look::{PartitionLook, name, show};
 use super::model::{Fate, Model, Slot};
 use super::{Findings, Promise};
+use crate::scenario::syntax::code_name;
+use crate::trace::print::durability;
 
 /// One partition in a look: every offset that was promised is there, or may be gone. Those that may be and are, are
 /// forgotten: their offsets are free.
@@ -45,7 +47,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             // What a power loss took beside damage lies in the same hole.
             let may_fail = destroyed || (hurt && slot.at_risk);
             if !(may_fail && says_so(*code)) {
-                let found = format!("offset {offset} is answered by {code:?}");
+                let found = format!("offset {offset} is answered by {}", code_name(*code));
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
         } else if !(hides_its_end && offset >= look.end) {
@@ -103,8 +105,8 @@ fn broke(
 ) {
     let (key, value) = model.content(slot.id);
     let how = if slot.acknowledged { "acknowledged" } else { "read" };
-    let expected =
-        format!("offset {offset} is {}, {how} in mode {:?}", show(key.as_deref(), &value), slot.durability);
+    let (record, mode) = (show(key.as_deref(), &value), durability(slot.durability));
+    let expected = format!("offset {offset} is {record}, {how} in mode {mode}");
     let promise = if kind == "cut behind damage" { Promise::Damage } else { Promise::Kept };
     f.broke(promise, kind, what, (expected, found), &model.entries_of(slot.id));
 }
@@ -117,7 +119,7 @@ fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &P
     let is_legal = |offset: &u64| holes_are_legal && (known.disturbed || known.unread.contains(offset));
     let holes = look.errors.iter().filter(|(offset, _)| !known.slots.contains_key(offset));
     if let Some((offset, (code, _))) = holes.into_iter().find(|(offset, _)| !is_legal(offset)) {
-        let found = format!("offset {offset} is answered by {code:?}");
+        let found = format!("offset {offset} is answered by {}", code_name(*code));
         let kind = if *code == Code::Corrupt { "hole" } else { "unreadable" };
         let expected = format!("every offset from {} to {} can be read", look.start, look.end);
         f.broke(Promise::Kept, kind, name(topic, partition), (expected, found), &[]);

@@ -101,7 +101,9 @@ fn compare(
     if !(same && enough) {
         let differs = found.iter().zip(&expected).position(|(found, expected)| !fits(found, expected));
         let (expected, found) = match differs {
-            Some(i) => (format!("entry {i} is {:?}", expected[i]), format!("{:?}", found[i])),
+            Some(i) => {
+                (format!("entry {i} is {}", entry(expected[i])), found[i].map_or("broken".into(), entry))
+            }
             None => (
                 format!("{} entries of {} bytes", expected.len(), decode::ENTRY),
                 format!("{} entries, {} bytes", found.len(), bytes.len()),
@@ -109,6 +111,10 @@ fn compare(
         };
         f.broke(Promise::Derived, "entries", file, (expected, found), &[]);
     }
+}
+
+fn entry((what, place): (u64, u64)) -> String {
+    format!("{what} at {place}")
 }
 
 /// Whatever the interval: offsets ascend, and each entry names the start of its record.

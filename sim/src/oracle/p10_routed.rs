@@ -91,7 +91,9 @@ impl Routing {
         // What is still under way may belong to those that seem to have had fewer.
         if most - least > 1 + *unclear + model.under_way {
             let expected = "records without a key go to the partitions in turn";
-            f.broke(Promise::Routed, "uneven", topic.as_ref(), (expected, format!("{turns:?}")), &[]);
+            let each: Vec<String> = turns.iter().map(u64::to_string).collect();
+            let found = format!("so many went to each: {}", each.join(", "));
+            f.broke(Promise::Routed, "uneven", topic.as_ref(), (expected, found), &[]);
         }
     }
 }

@@ -14,6 +14,8 @@ use broker::error::Code;
 use super::look::name;
 use super::model::{Model, Partition};
 use super::{Findings, Promise};
+use crate::scenario::syntax::code_name;
+use crate::trace::print::answered;
 use crate::trace::{Answer, Placed, Request};
 
 /// How long, in simulated time, a healed broker may take for one request: who asks waits no longer.
@@ -51,7 +53,7 @@ impl Liveness {
             _ => return,
         };
         let seen = self.seen.entry((topic.clone(), partition)).or_default();
-        seen.last = format!("{answer:?}").chars().take(200).collect();
+        seen.last = answered(answer);
         match (request, answer) {
             (Request::Produce { .. }, Answer::Produced(placed)) => {
                 seen.took |= placed.iter().all(|p| matches!(p, Placed::At(..)));
@@ -114,16 +116,14 @@ fn refused(f: &mut Findings, known: &Partition, what: &str, answer: &Answer) {
         Answer::Refused { code: code @ (Code::Fenced | Code::StorageFull), .. } => (
             "no room for ever",
             "a partition that only met a full disk takes writes as soon as there is room",
-            format!("{code:?}"),
+            code_name(*code).to_owned(),
         ),
         Answer::Refused { code, message, .. } => (
             "refused when all is well",
             "it works again once faults have stopped",
-            format!("{code:?}: {message}"),
+            format!("{}: {message}", code_name(*code)),
         ),
-        answer => {
-            ("refused when all is well", "it works again once faults have stopped", format!("{answer:?}"))
-        }
+        answer => ("refused when all is well", "it works again once faults have stopped", answered(answer)),
     };
     f.broke(Promise::Live, kind, what, (expected, found), &[]);
 }

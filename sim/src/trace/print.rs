@@ -140,7 +140,8 @@ fn asked(request: &Request) -> String {
     }
 }
 
-fn answered(answer: &Answer) -> String {
+/// What an answer says.
+pub fn answered(answer: &Answer) -> String {
     match answer {
         Answer::Done => "done".into(),
         Answer::Produced(placed) => {
@@ -197,7 +198,8 @@ fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-fn durability(mode: Mode) -> String {
+/// A durability, as it is written.
+pub fn durability(mode: Mode) -> String {
     match mode {
         Mode::Os => "os".to_owned(),
         Mode::Interval(millis) => format!("interval={millis}ms"),

@@ -48,6 +48,24 @@ fn only_a_disk_that_has_failed_excuses_a_restart() {
     }
 }
 
+/// What is found is said in the words of the protocol, not of this program.
+#[test]
+fn an_answer_is_told_as_people_write_it() {
+    let mut story = Story::quiet(Mode::Os, 1);
+    story.add(Event::Healed);
+    for _ in 0..2 {
+        let id = story.asks("a");
+        story.answer(id, refused(Code::Fenced));
+    }
+    story.add(Event::Ended);
+    let found = story.in_words();
+    assert!(
+        found.iter().any(|found| found.contains("no produce was acknowledged: REFUSED FENCED")),
+        "{found:?}"
+    );
+    assert!(found.iter().all(|found| !found.contains("Fenced") && !found.contains('{')), "{found:?}");
+}
+
 #[test]
 fn a_broker_that_is_asked_to_stop_stops() {
     let stops = |fails: bool| {

@@ -275,6 +275,11 @@ impl Story {
         kinds.dedup();
         kinds
     }
+
+    /// What it has found, as a person reads it.
+    fn in_words(&self) -> Vec<String> {
+        judge(&self.trace).broken.into_iter().map(|broken| broken.found).collect()
+    }
 }
 
 fn value(letter: char) -> Bytes {
