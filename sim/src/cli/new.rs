@@ -52,10 +52,13 @@ impl New {
         let path = self.dir.join(name).with_extension("kdl");
         let failed = |e: std::io::Error| format!("{}: {e}", path.display());
         if !self.dir.join(folder).is_dir() {
+            let there = match &folders(&self.dir)[..] {
+                [] => "has none".to_owned(),
+                some => format!("has {}", some.join(", ")),
+            };
             return Err(format!(
-                "there is no folder {folder:?} in {dir}, which has {}; if a new theme needs it, make it first, and \
+                "there is no folder {folder:?} in {dir}, which {there}; if a new theme needs it, make it first, and \
                  add it to the table in scenarios/README.md",
-                folders(&self.dir).join(", "),
                 dir = self.dir.display()
             ));
         }
@@ -125,7 +128,9 @@ mod tests {
     fn it_writes_only_below_its_directory_and_over_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let new = |name: &str| New { name: name.to_owned(), dir: dir.path().to_owned() }.write();
-        assert!(new("a/b").is_err_and(|why| why.contains("no folder \"a\"")));
+        assert!(
+            new("a/b").is_err_and(|why| why.contains("no folder \"a\"") && why.contains("which has none;"))
+        );
         fs::create_dir(dir.path().join("a")).expect("a folder");
         assert!(new("a/b").is_ok_and(|path| path.is_file()));
         assert!(new("a/b").is_err());

@@ -194,8 +194,22 @@ pub(super) fn resolve(image: &Image, file: &str) -> Result<String, String> {
         "last" => logs.last(),
         number => number.parse::<usize>().ok().and_then(|n| logs.get(n)),
     };
-    let stem = found.ok_or_else(|| format!("{file}: {dir} has {} segments", logs.len()))?;
+    let stem = found.ok_or_else(|| no_segment(file, dir, logs.len()))?;
     Ok(if ending.is_empty() { format!("{dir}{stem}") } else { format!("{dir}{stem}.{ending}") })
+}
+
+/// Why `@` stands for nothing here.
+fn no_segment(file: &str, dir: &str, segments: usize) -> String {
+    match (dir.trim_end_matches('/'), segments) {
+        (dir, 0) => {
+            let dir = if dir.is_empty() { "the data directory itself" } else { dir };
+            format!(
+                "{file}: {dir} has no segments; those of a partition are in its directory: `orders/0/@last.log`"
+            )
+        }
+        (dir, 1) => format!("{file}: {dir} has 1 segment, `@0`"),
+        (dir, some) => format!("{file}: {dir} has {some} segments, `@0` to `@{}`", some - 1),
+    }
 }
 
 /// A byte position; `None` where nothing is to happen.

@@ -115,6 +115,25 @@ fn an_image_that_no_power_loss_leaves_is_impossible_and_their_number_is_said() {
 }
 
 #[test]
+fn a_segment_that_is_not_there_is_told_with_those_that_are() {
+    for (file, words) in [
+        ("@last.log", "the data directory itself has no segments; those of a partition are in its directory"),
+        (
+            "orders/@last.log",
+            "orders has no segments; those of a partition are in its directory: `orders/0/@last.log`",
+        ),
+        ("orders/0/@1.log", "orders/0 has 1 segment, `@0`"),
+    ] {
+        let text = format!("scenario \"t\"\ntopic orders\nstop\ndelete \"{file}\"\n");
+        let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+        let [Failure::Impossible { why, .. }] = &outcome.failures[..] else {
+            panic!("{:?}", outcome.failures)
+        };
+        assert!(why.starts_with(&format!("{file}: {words}")), "{why}");
+    }
+}
+
+#[test]
 fn partitions_are_merged_by_time_and_each_stays_in_its_order() {
     let produce = |partition, value| format!("produce both partition={partition} value=\"{value}\"");
     let text = [

@@ -173,7 +173,14 @@ impl Head {
                 span: node.name().span(),
                 message: format!("`{word}` is given twice"),
                 label: "the second one".to_owned(),
-                help: Some("put all properties on one line".to_owned()),
+                help: Some(
+                    match word {
+                        "scenario" => "a file holds one scenario: put the other one into a file of its own",
+                        "explore" => "once is enough: remove this line",
+                        _ => "put all of it on one line",
+                    }
+                    .to_owned(),
+                ),
             });
         }
         self.seen.push(word);

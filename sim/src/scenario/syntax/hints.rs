@@ -53,6 +53,11 @@ fn repaired(text: &str, repairs: impl Iterator<Item = Repair>) -> String {
                 let (start, end) = line_around(text, offset);
                 bytes[start..end].fill(b' ');
             }
+            Repair::Rest(start, len) => {
+                if let Some(rest) = bytes.get_mut(start..start + len) {
+                    rest.fill(b' ');
+                }
+            }
             Repair::Word(start, len) => {
                 if let Some(word) = bytes.get_mut(start..start + len) {
                     word.fill(b'_');

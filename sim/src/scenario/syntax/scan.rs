@@ -21,6 +21,8 @@ pub enum Repair {
     Line(usize),
     /// Put a word that means nothing in the place of one, from this byte on and of this length.
     Word(usize, usize),
+    /// Leave out what follows from this byte on, of this length.
+    Rest(usize, usize),
     /// Put this character in the place of this byte.
     Byte(usize, u8),
     /// Close a block at the end.
@@ -143,8 +145,16 @@ impl Scan<'_> {
         self.first = false;
         let next = self.rest().chars().next();
         if next.is_some_and(|c| !c.is_whitespace() && !"};={".contains(c)) && !self.rest().starts_with("//") {
-            let message = "a space is missing after this text".to_owned();
-            self.say(start, end - start, message, "ends here", "add a space", Repair::Line(start));
+            let inside = &self.text[start + 1..end - 1];
+            let (message, help) = match inside.trim_end_matches('=').rsplit_once(char::is_whitespace) {
+                // What ends this text began the next one.
+                Some((before, name)) if inside.ends_with('=') && !name.is_empty() => (
+                    "this text has no closing quote of its own".to_owned(),
+                    format!("close it before ` {name}=`: `\"{}\" {name}=\"…\"`", before.trim_end()),
+                ),
+                _ => ("a space is missing after this text".to_owned(), "add a space".to_owned()),
+            };
+            self.say(start, end - start, message, "ends here", &help, Repair::Line(start));
         }
     }
 
@@ -207,11 +217,20 @@ impl Scan<'_> {
         let rest = self.rest();
         let end = rest.find(|c: char| c.is_whitespace() || "{};=".contains(c)).unwrap_or(rest.len());
         let word = rest[..end].to_owned();
+        let line_len = rest.find('\n').unwrap_or(rest.len());
         if self.first && BLOCKS.contains(&word.as_str()) {
             let line_end = rest.find('\n').map_or(self.text.len(), |i| start + i);
             if line_end < self.text.len() {
                 self.blockless = Some((start, end, line_end));
             }
+        }
+        // `#` may also stand before a word of the format, and after a value by mistake.
+        if word == "#" || self.first && word.starts_with('#') {
+            let message = "a comment begins with `//`".to_owned();
+            self.at += line_len;
+            let repair = Repair::Rest(start, line_len);
+            self.say(start, 1, message, "not with this", "write `//` in its place", repair);
+            return;
         }
         self.first = false;
         self.at += end;

@@ -300,7 +300,13 @@ fn unknown_word(node: &KdlNode) -> Mistake {
     let name = node.name();
     let text = name.value();
     let (message, help) = if HEAD_WORDS.contains(&text) {
-        (format!("`{text}` belongs to the head of the file"), "move it above the first step".to_owned())
+        let help = match text {
+            "scenario" => {
+                "a file holds one scenario, which begins with this line: put another one into a file of its own"
+            }
+            _ => "move it above the first step",
+        };
+        (format!("`{text}` belongs to the head of the file"), help.to_owned())
     } else {
         let help = nearest(text, words().chain(HEAD_WORDS)).map_or_else(
             || "scenarios/README.md lists all words".to_owned(),

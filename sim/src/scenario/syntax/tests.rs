@@ -103,6 +103,15 @@ fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
         ("produce orders key:\"a\"", "t.kdl:2:16: `key:\"a\"` is not a property; write `key=`", "key:\"a\""),
         ("produce orders key=\"a\"value=\"b\"", "t.kdl:2:20: a space is missing after this text", "\"a\""),
         ("produce orders key=\"\\q\"", "t.kdl:2:21: `\\q` means nothing in a text", "\\q"),
+        (
+            "produce orders key=\"k value=\"hello\"",
+            "t.kdl:2:20: this text has no closing quote of its own; close it before ` value=`: `\"k\" value=\"…\"`",
+            "\"k value=\"",
+        ),
+        ("# a comment", "t.kdl:2:1: a comment begins with `//`; write `//` in its place", "#"),
+        ("#comment", "t.kdl:2:1: a comment begins with `//`", "#"),
+        ("crash # and a \"reason", "t.kdl:2:7: a comment begins with `//`", "#"),
+        ("repeat 2 { # twice\n  crash\n}", "t.kdl:2:12: a comment begins with `//`", "#"),
         ("produce (orders)", "t.kdl:2:9: parentheses mean nothing here", "(orders)"),
         ("net fail-rate=1.", "t.kdl:2:15: `1.` must be in quotes", "1."),
     ] {
@@ -143,6 +152,17 @@ fn what_is_missing_or_too_much_is_said() {
         ("pipeline { crash; }", "t.kdl:2:1: `crash` cannot stand in a pipeline", "pipeline"),
         ("crash\nbroker durability=os", "t.kdl:3:1: `broker` belongs to the head of the file", "broker"),
         ("broker durability=os\nbroker durability=os", "t.kdl:3:1: `broker` is given twice", "broker"),
+        ("scenario \"u\"", "t.kdl:2:1: `scenario` is given twice; a file holds one scenario", "scenario"),
+        (
+            "crash\nscenario \"u\"",
+            "t.kdl:3:1: `scenario` belongs to the head of the file; a file holds one scenario",
+            "scenario",
+        ),
+        (
+            "explore\nexplore",
+            "t.kdl:3:1: `explore` is given twice; once is enough: remove this line",
+            "explore",
+        ),
         (
             "draw disk profile=\"strict | weird\"",
             "t.kdl:2:11: `profile` cannot be `weird`",
