@@ -7,7 +7,9 @@ use crate::executor::{self, ExecuteError};
 use crate::oracle::{self, Broken};
 use crate::place::Place;
 use crate::scenario::{Scenario, unfold};
-use crate::trace::{Event, Trace};
+use crate::trace::{Entry, Event, Trace};
+
+mod missed;
 
 /// One way in which a run did not go as it must.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum Failure {
         struck: u64,
         /// How often it had to.
         due: u64,
+        /// Why not, as far as the trace tells.
+        why: Arc<str>,
     },
     /// The broker, or the harness, panicked.
     Panic(String),
@@ -119,11 +123,9 @@ impl fmt::Display for Failure {
                 writeln!(f, "  expected  {expected}")?;
                 write!(f, "  found     {found}")
             }
-            Failure::Inert { line, text, struck: 0, .. } => write!(
-                f,
-                "{}a fault never struck: {text}\n  what it was aimed at did not happen; aim it elsewhere, or say `may-miss`",
-                at(*line)
-            ),
+            Failure::Inert { line, text, struck: 0, why, .. } => {
+                write!(f, "{}a fault never struck: {text}\n  {why}", at(*line))
+            }
             Failure::Inert { line, text, struck, due, .. } => write!(
                 f,
                 "{}a fault struck {struck} of {due} times: {text}\n  what it was aimed at did not happen more often; lower `times=`, or say `may-miss`",
@@ -213,14 +215,20 @@ fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
         texts.unwrap_or_else(|| "".into())
     };
     let line = |step: u32| scenario.line_of(step);
-    let failure = |event: &Event| match event {
+    let armed = |until: usize, step: u32| {
+        let is_it = |entry: &Entry| matches!(entry.event, Event::Step { step: number, .. } if number == step);
+        let entries = &trace.entries[..until];
+        &entries[entries.iter().rposition(is_it).unwrap_or(0)..]
+    };
+    let failure = |(at, entry): (usize, &Entry)| match &entry.event {
         Event::Unmet { step, expected, found } => {
             let (expected, found) = (expected.clone(), found.clone());
             Some(Failure::Unmet { step: *step, line: line(*step), text: text_of(*step), expected, found })
         }
         Event::Inert { step, text, struck, due } => {
+            let why = missed::why(text, armed(at, *step)).into();
             let (text, struck, due) = (text.clone(), *struck, *due);
-            Some(Failure::Inert { step: *step, line: line(*step), text, struck, due })
+            Some(Failure::Inert { step: *step, line: line(*step), text, struck, due, why })
         }
         Event::Impossible { step, text } => Some(Failure::Impossible {
             step: *step,
@@ -230,7 +238,7 @@ fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
         }),
         _ => None,
     };
-    trace.entries.iter().filter_map(|entry| failure(&entry.event)).collect()
+    trace.entries.iter().enumerate().filter_map(failure).collect()
 }
 
 #[cfg(test)]
@@ -263,7 +271,8 @@ mod tests {
             because: Vec::new(),
         };
         let impossible = Failure::Impossible { step, line: None, text: text.clone(), why: text.clone() };
-        let inert = Failure::Inert { step, line: None, text, struck: 0, due: 1 };
+        let why = text.clone();
+        let inert = Failure::Inert { step, line: None, text, struck: 0, due: 1, why };
         let mut failures = [inert, impossible, Failure::Broken(broken)];
         failures.sort_by_key(Failure::rank);
         let codes: Vec<u8> = failures.iter().map(Failure::exit_code).collect();

@@ -28,6 +28,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use faults::operation_name;
 pub use file::{parse, print};
 pub use mistakes::{Mistake, Mistakes};
 pub use requests::code_name;
