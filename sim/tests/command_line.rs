@@ -125,6 +125,24 @@ fn a_scenario_that_is_printed_can_be_kept_and_read_again() {
     }
 }
 
+/// What fails without any crash is known before the exploration, which may take long, and is told then.
+#[test]
+fn an_exploration_tells_first_what_fails_without_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let bad = file("a.kdl", "scenario \"t\"\ntopic orders\nconsume orders expect-count=1\n");
+    let wrong = file("b.kdl", "scenario \"t\"\ntopik orders\n");
+    let output = sim(&["explore", "--depth=1", &bad, &wrong]);
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    let failed = said.find("FAILED without any crash").expect("it says so");
+    assert!(said.find("crash points").is_some_and(|report| failed < report), "{said}");
+    assert_eq!(output.status.code(), Some(1), "a broken expectation outranks a wrong scenario");
+}
+
 /// Help is read in terminals.
 #[test]
 fn help_is_no_wider_than_a_terminal() {

@@ -1,4 +1,4 @@
-//! The progress of a sweep, on a terminal only.
+//! The progress of a sweep or an exploration, on a terminal only.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -6,24 +6,33 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::out::say;
-use sim::sweep::Plan;
 use sim::sweep::sums::Sums;
 
 /// A bar, or nothing where nobody looks.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// For this plan.
-    pub fn new(plan: &Plan) -> Self {
+    /// For so much work.
+    pub fn new(len: u64) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg} {eta}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(ProgressBar::new(plan.runs()).with_style(style))
+        Self(ProgressBar::new(len).with_style(style))
     }
 
-    /// How far it has come.
+    /// What the work is.
+    pub fn name(&self, text: String) {
+        self.0.set_message(text);
+    }
+
+    /// One more piece of it is done.
+    pub fn step(&self) {
+        self.0.inc(1);
+    }
+
+    /// How far a sweep has come.
     pub fn show(&self, sums: &Sums, took: Duration) {
         if self.0.is_hidden() {
             return;

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::bar::Bar;
 use super::find::find;
 use super::out::{complain, say};
 use super::{images, number};
-use sim::explore::{Bounds, Run, Violation, explore, locate, witness};
+use sim::explore::{Bounds, Report, Run, Violation, explore_telling, locate, witness};
 use sim::outcome::{self, Failure};
 use sim::place::Place;
 use sim::report::SIM;
@@ -82,9 +83,9 @@ impl Explore {
         };
         let (mut explored, mut broken) = (0, Vec::new());
         for file in &files {
-            let scenario = match super::load(&file.path) {
-                Ok(scenario) => scenario,
-                Err(code) => return code,
+            let Ok(scenario) = super::load(&file.path) else {
+                codes.push(2);
+                continue;
             };
             let seed = self.seed.unwrap_or(scenario.seeds.start);
             let run = match Run::new(&scenario, seed, self.profile) {
@@ -96,15 +97,14 @@ impl Explore {
                 }
             };
             let run = self.without.as_ref().map_or_else(|| run.clone(), |off| run.without(off));
-            let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
-            let bounds =
-                Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
-            let report = explore(&run, bounds);
-            say!("explore {} ({}, seed {seed})\n\n{report}", file.name, run.profile);
-            codes.extend(run.failures.first().map(Failure::exit_code));
+            say!("explore {} ({}, seed {seed})\n", file.name, run.profile);
+            // Before the exploration, which may take long.
             for failure in &run.failures {
-                say!("\nFAILED without any crash of the explorer's\n{failure}");
+                say!("FAILED without any crash of the explorer's\n{failure}\n");
             }
+            codes.extend(run.failures.first().map(Failure::exit_code));
+            let report = self.explored(file, &run);
+            say!("{report}");
             if !(run.failures.is_empty() && report.holds()) {
                 broken.push(file.name.as_str());
             }
@@ -120,6 +120,16 @@ impl Explore {
             say!("{}", sums(explored, &broken));
         }
         ExitCode::from(outcome::worst(codes))
+    }
+
+    fn explored(&self, file: &ScenarioFile, run: &Run) -> Report {
+        let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
+        let bounds = Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
+        let bar = Bar::new(run.len as u64 + 1);
+        bar.name(format!("crash points of {}", file.name));
+        let report = explore_telling(run, bounds, &|| bar.step());
+        bar.clear();
+        report
     }
 
     /// What a violation needs to be seen again, and understood.

@@ -112,7 +112,7 @@ impl Sweep {
         let mut sums = Sums::of_one_sweep();
         sums.asked(head);
         let began = Instant::now();
-        let bar = Bar::new(plan);
+        let bar = Bar::new(plan.runs());
         let mut shown = BTreeSet::new();
         let mut trouble = Ok(());
         let end = sweep(plan, |ran| {

@@ -57,7 +57,7 @@ fn in_recovery(run: &Run, violation: &Violation, until: usize, images: u64) -> O
         let inside = Inside { point, behind, until: until + 1, path: path.to_owned() };
         let (from, to) = (point.steps, point.steps);
         let bounds = Bounds { inner: images, from, to, threads: 1, ..Bounds::default() };
-        let report = explore_with(run, bounds, Some(&inside));
+        let report = explore_with(run, bounds, Some(&inside), &|| {});
         report.compared > 0 && report.holds()
     })?;
     mend.in_recovery = true;

@@ -34,7 +34,7 @@ pub mod witness;
 pub use locate::{Mend, locate};
 pub use record::{Run, Unexplorable};
 pub use report::{Choice, Point, Report, Violation};
-pub use visit::explore;
+pub use visit::{explore, explore_telling};
 pub use witness::{Witness, witness};
 
 /// How much is visited.

@@ -39,6 +39,8 @@ pub(super) struct Shared<'a> {
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
     inside: Option<&'a Inside>,
+    /// Is told of each crash point that is done with.
+    done: &'a (dyn Fn() + Sync),
 }
 
 /// A sync that is added to a recovery.
@@ -55,18 +57,28 @@ pub(super) struct Inside {
 
 /// Explores a run. With a violation, crash points behind the first that has one are left out.
 pub fn explore(run: &Run, bounds: Bounds) -> Report {
-    explore_with(run, bounds, None)
+    explore_telling(run, bounds, &|| {})
+}
+
+/// As [`explore`]; `done` is called after each crash point, of which there are at most as many as operations, and one.
+pub fn explore_telling(run: &Run, bounds: Bounds, done: &(dyn Fn() + Sync)) -> Report {
+    explore_with(run, bounds, None, done)
 }
 
 /// As [`explore`]; with a sync that is added to a recovery, nothing but the crash points of that recovery.
 #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
-pub(super) fn explore_with(run: &Run, bounds: Bounds, inside: Option<&Inside>) -> Report {
+pub(super) fn explore_with(
+    run: &Run,
+    bounds: Bounds,
+    inside: Option<&Inside>,
+    done: &(dyn Fn() + Sync),
+) -> Report {
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
     let first = AtomicUsize::new(usize::MAX);
     let (recoveries, judged) = (Recoveries::of(run), Mutex::default());
-    let shared = Shared { run, bounds, recoveries, judged, first, inside };
+    let shared = Shared { run, bounds, recoveries, judged, first, inside, done };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
         report.add(Visit::new(&shared).all(0, 1));
@@ -135,6 +147,7 @@ impl<'a> Visit<'a> {
             let is_asked = (bounds.from..=bounds.to).contains(&steps) && !self.is_half_done(steps);
             if is_asked && steps % threads == thread {
                 self.point(&cursor, steps);
+                (self.shared.done)();
             }
             if !cursor.advance() {
                 return self.report;
