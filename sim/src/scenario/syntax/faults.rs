@@ -66,7 +66,11 @@ const KEEP: Plain<Keep> = Plain(
             ("all", _) => Ok(Keep::All),
             ("names", _) => Ok(Keep::Names),
             ("data", _) => Ok(Keep::Data),
-            _ => Err(one_of(vec!["some", "nothing", "all", "names", "data"])),
+            _ => {
+                let words = one_of(vec!["some", "nothing", "all", "names", "data"]);
+                let wanted = format!(r#"{}, or "image 5" or "draw 5" in quotes"#, words.wanted);
+                Err(Bad { wanted, ..words })
+            }
         }
     },
     |keep| match keep {

@@ -203,7 +203,11 @@ pub fn moment(value: &KdlValue) -> Result<u64, Bad> {
         _ => None,
     };
     read.map_or_else(
-        || Bad::wanted(r#"a time: milliseconds since 1970, or "2024-01-01T00:00:00Z" in quotes"#),
+        || {
+            Bad::wanted(
+                r#"a time: milliseconds since 1970, or "2024-01-01" or "2024-01-01T00:00:00Z" in quotes"#,
+            )
+        },
         Ok,
     )
 }

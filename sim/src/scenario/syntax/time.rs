@@ -35,9 +35,12 @@ pub fn write_duration(duration: Duration) -> String {
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Reads `2024-01-01T00:00:00Z`, with or without milliseconds.
+/// Reads `2024-01-01T00:00:00Z`, with or without milliseconds; or `2024-01-01`, which is where that day begins.
 pub fn read_moment(text: &str) -> Option<u64> {
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (date, time) = match text.split_once('T') {
+        Some((date, time)) => (date, time.strip_suffix('Z')?),
+        None => (text, "00:00:00"),
+    };
     let (time, ms) = match time.split_once('.') {
         Some((time, ms)) if ms.len() == 3 => (time, ms.parse::<i64>().ok()?),
         Some(_) => return None,
@@ -112,7 +115,9 @@ mod tests {
             assert_eq!(write_moment(ms).as_deref(), Some(text));
         }
         assert_eq!(read_moment("1970-01-01T00:00:00Z"), Some(0));
-        for wrong in ["2023-02-29T00:00:00Z", "2024-13-01T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01"] {
+        assert_eq!(read_moment("2024-01-01"), read_moment("2024-01-01T00:00:00Z"));
+        for wrong in ["2023-02-29", "2024-13-01T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01Z", "2024-01"]
+        {
             assert_eq!(read_moment(wrong), None, "{wrong}");
         }
     }
