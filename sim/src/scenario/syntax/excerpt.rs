@@ -126,7 +126,7 @@ mod tests {
     fn a_mistake_that_is_a_long_line_is_shown_with_its_beginning() {
         for line in [
             format!("produce orders value=\"{}", "a".repeat(100_000)),
-            format!("sometimes {}", "a ".repeat(50_000)),
+            format!("sometimes {}", "a".repeat(100_000)),
             format!("crash\n{}", "x".repeat(100_000)),
             format!("repeat 2 {{\nzeros \"{}\" bytes=0\n}}", "a".repeat(100_000)),
         ] {

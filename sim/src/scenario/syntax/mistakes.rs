@@ -11,6 +11,9 @@ use super::excerpt::Excerpt;
 /// Columns, where a report is wrapped.
 const WIDTH: usize = 100;
 
+/// Mistakes that are shown: whoever makes more makes the same ones.
+const SHOWN_MAX: usize = 50;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -66,12 +69,15 @@ impl Mistakes {
         };
         let handler = handler.with_width(WIDTH);
         let mut out = String::new();
-        for mistake in &self.list {
+        for mistake in self.list.iter().take(SHOWN_MAX) {
             // A report that cannot be written has at least its line.
             if handler.render_report(&mut out, &self.placed(mistake)).is_err() {
                 return self.lines().join("\n");
             }
             out.push('\n');
+        }
+        if let Some(more) = self.list.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+            out.push_str(&format!("and {more} more\n"));
         }
         out
     }
@@ -181,6 +187,8 @@ impl Diagnostic for Placed<'_> {
 
 /// The nearest of some words, where one is near enough to have been meant.
 pub fn nearest<'a>(word: &str, options: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word of the language with a mistake in it is no longer than this; and to compare takes longer the longer it is.
+    let word = Some(word).filter(|word| word.len() <= 64)?;
     let lower = word.to_lowercase();
     options
         .into_iter()

@@ -248,6 +248,9 @@ impl Scan<'_> {
         } else if ["true", "false"].contains(&word.as_str()) {
             let message = format!("`{word}` must be in quotes, if it is text");
             self.say(start, end, message, "here", "for a yes or no, write `yes` or `no`", repair);
+        } else if is_too_large(&word) {
+            let message = format!("`{word}` is larger than any number here");
+            self.say(start, end, message, "too many digits", "write a smaller number", repair);
         } else if needs_quotes(&word) {
             let message = format!("`{word}` must be in quotes");
             let help = format!("write `\"{}\"`", with_unit(word.trim_matches('"')));
@@ -281,6 +284,12 @@ fn needs_quotes(word: &str) -> bool {
     (number_like && !is_number(digits))
         || word.contains(['/', '\\', '(', ')', '[', ']', '"', '#']) && !is_keyword(word)
         || ["null", "inf", "nan", "-inf"].contains(&word)
+}
+
+/// Whether the format's numbers end before this one.
+fn is_too_large(word: &str) -> bool {
+    let digits = word.trim_start_matches(['-', '+']).replace('_', "");
+    !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit()) && digits.parse::<i128>().is_err()
 }
 
 fn is_number(digits: &str) -> bool {

@@ -108,6 +108,11 @@ fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
             "t.kdl:2:20: this text has no closing quote of its own; close it before ` value=`: `\"k\" value=\"…\"`",
             "\"k value=\"",
         ),
+        (
+            "produce orders count=9999999999999999999999999999999999999999",
+            "t.kdl:2:22: `9999999999999999999999999999999999999999` is larger than any number here",
+            "9999999999999999999999999999999999999999",
+        ),
         ("# a comment", "t.kdl:2:1: a comment begins with `//`; write `//` in its place", "#"),
         ("#comment", "t.kdl:2:1: a comment begins with `//`", "#"),
         ("crash # and a \"reason", "t.kdl:2:7: a comment begins with `//`", "#"),
@@ -234,6 +239,10 @@ fn a_value_that_would_have_worked_is_offered() {
         ("fault write \"*.log\" full nth=\"1..7\"", "to try several values, put `each` before the line"),
         ("disk profile=\"strict | lying\"", "to try several values, put `each` before the line"),
         ("consume orders from=-1", "expected a whole number, 0 or more"),
+        (
+            "power-loss keep=most",
+            "expected one of some, nothing, all, names, data, or \"image 5\" or \"draw 5\" in quotes",
+        ),
         ("advance \"soon\"", "expected a duration in quotes, like \"5s\" or \"200ms\""),
         ("advance \"1.23456789123ms\"", "expected a duration in quotes, like \"5s\" or \"200ms\""),
     ] {
@@ -330,6 +339,14 @@ fn many_words_stand_below_and_not_beside_the_line() {
         assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
         assert!(shown.contains("one of "), "{shown}");
     }
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_shown() {
+    let mistakes = mistakes(&"crsh\n".repeat(1000));
+    let shown = mistakes.shown();
+    assert_eq!(shown.matches("did you mean `crash`?").count(), 50);
+    assert!(shown.ends_with("and 950 more\n"), "{shown}");
 }
 
 #[test]
