@@ -46,9 +46,11 @@ pub fn words_of_codes() -> impl Iterator<Item = (&'static str, broker::error::Co
     requests::CODES.into_iter()
 }
 
-/// The step that comes of a draw, with the nth value of each property. Its mistakes were found when it was read.
+/// The step that comes of a draw, with the nth value of each property; none where that leaves nothing to change. Its mistakes
+/// were found when it was read.
 pub(super) fn drawn_step(draw: &Draw, choice: &[usize]) -> Option<Step> {
-    steps::read(&random::line(draw, choice), &mut Vec::new())
+    let step = steps::read(&random::line(draw, choice), &mut Vec::new())?;
+    sense::idle(&step).is_none().then_some(step)
 }
 
 /// The same for a line of the head: a scenario that says no more than it.

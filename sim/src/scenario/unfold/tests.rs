@@ -88,3 +88,16 @@ fn a_new_move_does_not_change_the_records_of_the_others() {
     };
     assert_eq!(block("produce=1"), block("produce=1 crash=1 power-loss=1"));
 }
+
+/// A line that its list leaves with nothing to change is none.
+#[test]
+fn a_change_of_nothing_is_left_out_and_what_is_written_can_be_read() {
+    let text = "scenario \"t\" seeds=\"0..2\"\ntopic orders\neach clock jump=\"- | 1h\"\ncrash\n";
+    let scenario = parse("t", text).expect("it can be read");
+    for (seed, steps) in [(0, 2), (1, 3)] {
+        let explicit = unfold(&scenario, seed);
+        assert_eq!(explicit.steps.len(), steps);
+        assert_eq!(explicit.line_of(u32::try_from(steps - 1).expect("few")), Some(4));
+        assert_eq!(parse("t", &print(&explicit)).ok(), Some(explicit));
+    }
+}
