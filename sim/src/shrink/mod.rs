@@ -9,16 +9,19 @@
 //! | --- | --- |
 //! | `same` | what makes two failures the same |
 //! | `steps` | lists of steps, wherever they are nested: ranges that go, blocks that give way to what is in them |
+//! | `undisturbed` | a scenario in which nothing goes wrong |
 //! | [`values`] | one step, or the world, with less in it |
 
 mod same;
 mod steps;
+mod undisturbed;
 mod values;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::same::signature;
+use self::same::{missed, signature};
+use self::undisturbed::undisturbed;
 use crate::outcome::{Failure, Outcome, run};
 use crate::patience::within;
 use crate::scenario::{Scenario, Seeds};
@@ -87,9 +90,10 @@ pub fn shrink(
     let mut best = outcome.scenario.clone();
     best.sometimes.clear();
     let before = count(&best);
-    let hangs = None;
+    let (lost, hangs) = (missed(first), None);
     let mut search =
-        Search { target, exact, allowed, best, tries: 0, patience, hangs, progress: &mut progress };
+        Search { target, exact, lost, allowed, best, tries: 0, patience, hangs, progress: &mut progress };
+    search.lost = search.lost.take().filter(|lost| search.is_met_undisturbed(&search.best, lost));
     while search.round() {}
     let Search { best, tries, hangs, .. } = search;
     if let Some(hangs) = hangs {
@@ -116,6 +120,8 @@ struct Search<'a> {
     /// The failure that every candidate must have.
     target: String,
     exact: bool,
+    /// The expectation that is missed, where it is met once nothing goes wrong: then it is, in every candidate.
+    lost: Option<String>,
     /// What may fail besides: what failed from the beginning.
     allowed: BTreeSet<String>,
     best: Scenario,
@@ -151,12 +157,21 @@ impl Search<'_> {
             }
         };
         let same = outcome.failures.iter().any(|failure| signature(failure) == self.target)
-            && outcome.failures.iter().all(|f| self.allowed.contains(&besides(f, self.exact)));
+            && outcome.failures.iter().all(|f| self.allowed.contains(&besides(f, self.exact)))
+            && self.lost.as_ref().is_none_or(|lost| self.is_met_undisturbed(&candidate, lost));
         if same {
             self.best = candidate;
         }
         (self.progress)(self.tries, count(&self.best));
         same
+    }
+
+    /// Whether this expectation is met where nothing goes wrong.
+    fn is_met_undisturbed(&self, scenario: &Scenario, expectation: &str) -> bool {
+        let calm = undisturbed(scenario);
+        let ran = run_within(&calm, calm.seeds.start, self.patience);
+        let missed_here = |failure: &Failure| missed(failure).is_some_and(|missed| missed == expectation);
+        ran.is_ok_and(|outcome| !outcome.failures.iter().any(missed_here))
     }
 
     /// Ranges of steps go: first halves, then quarters, down to single steps; from the end, where what follows the failure is.
@@ -283,6 +298,31 @@ mod tests {
         };
         assert_eq!((&**expected, &**found), ("bytes cut: 14", "15"), "{printed}");
         assert!(shrunk.after < 6, "{printed}");
+    }
+
+    /// What was lost is not what was never there: the fault that lost it stays, and what it was lost of.
+    #[test]
+    fn what_is_missing_because_of_a_fault_is_missing_because_of_it_afterwards() {
+        let text = r#"
+            scenario "lost"
+            broker durability=always
+            topic orders
+            topic others
+            fault sync "*.log" lost times=all
+            produce orders key="k" value="v" count=10
+            produce others key="k" value="v"
+            power-loss keep=nothing
+            start
+            consume orders expect-count=10
+            consume others
+        "#;
+        let scenario = parse("lost.kdl", text).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        for line in ["fault sync \"*.log\"", "produce orders", "count=10", "power-loss", "expect-count=10"] {
+            assert!(printed.contains(line), "{line} is missing:\n{printed}");
+        }
+        assert!(!printed.contains("others"), "{printed}");
     }
 
     /// What a step did not expect before, it does not expect afterwards: another build may answer otherwise.

@@ -3,7 +3,8 @@
 //! Of a broken promise that is the promise, and the way in which it is broken. What a step said must come is the writer's own
 //! claim: it stays word for word, at a step of the same word, and what came stays alike: the same words in it, other numbers
 //! and texts. Where both are a number, it stays on the same side of the other, and 0 stays 0: where 15 bytes were cut and
-//! 14 expected, a run that cuts none has failed in another way.
+//! 14 expected, a run that cuts none has failed in another way. And where it is met once nothing goes wrong any more, it stays
+//! so: what is missing because it was lost is not what was never there.
 
 use std::cmp::Ordering;
 
@@ -31,6 +32,14 @@ pub(super) fn signature(failure: &Failure) -> String {
             format!("{kind}: {}{some}", words(text, 2))
         }
         Failure::Broken(_) | Failure::Panic(_) | Failure::Stuck(_) => kind,
+    }
+}
+
+/// The expectation that was missed, whatever came; none where that is no expectation.
+pub(super) fn missed(failure: &Failure) -> Option<String> {
+    match failure {
+        Failure::Unmet { text, expected, .. } => Some(format!("{} expected {expected}", words(text, 1))),
+        _ => None,
     }
 }
 
