@@ -17,7 +17,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "(scenario|topic|fault|draw|each|random|[{}=\"/ \n|]|[a-z0-9é]{1,4}){0,30}") {
+    fn no_text_makes_the_reader_panic(text in "(scenario|topic|fault|draw|each|random|[{}=\"/ \n|]|[a-z0-9é]{1,4}|[“”«‘]|\\\\|/\\*|\\*/|#){0,30}") {
         let _ = parse("noise.kdl", &text);
     }
 }
