@@ -6,7 +6,7 @@ use super::look;
 use super::requests::Pipe;
 use super::stage::Stage;
 use crate::trace::{Answer, Event, Placed, Request, Sent};
-use crate::world::host::State;
+use crate::world::host::{Host, State};
 
 /// How often a partition is asked to work; between two attempts the broker is started anew.
 const ATTEMPTS: usize = 2;
@@ -58,8 +58,16 @@ async fn heal(stage: &Stage) {
     stage.tell_pace();
     // What a link held back arrives, and is executed, before anybody looks.
     tokio::time::sleep(SETTLE).await;
+    quiet(host).await;
     // A start or a stop that was under way comes to its end.
     let _ = stage.until(|state| *state != State::Starting).await;
+}
+
+/// What the disk was at when it was slow comes to its end: until then the broker cannot answer.
+async fn quiet(host: &Host) {
+    while host.state() == State::Up && !host.stalls.left().is_zero() {
+        tokio::time::sleep(host.stalls.left()).await;
+    }
 }
 
 /// Every partition takes a record and gives it back.

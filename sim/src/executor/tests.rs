@@ -133,6 +133,19 @@ fn a_segment_that_is_not_there_is_told_with_those_that_are() {
     }
 }
 
+/// A disk that hangs when the scenario ends is not a broker that does not answer.
+#[test]
+fn what_is_slow_at_the_end_is_waited_for_before_the_broker_is_judged() {
+    for steps in [
+        "fault write \"*.log\" stall=\"30s\"\nproduce orders value=\"x\" expect=unknown",
+        "fault sync \"*.log\" stall=\"30s\"\nproduce orders value=\"x\" expect=unknown",
+        "disk latency=\"10s\"\nproduce orders value=\"x\" expect=unknown",
+        "disk sync-latency=\"10s\"\nproduce orders value=\"x\" expect=unknown",
+    ] {
+        assert_eq!(unmet(&format!("restart durability=always\n{steps}")), [], "{steps}");
+    }
+}
+
 #[test]
 fn partitions_are_merged_by_time_and_each_stays_in_its_order() {
     let produce = |partition, value| format!("produce both partition={partition} value=\"{value}\"");

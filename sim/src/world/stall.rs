@@ -65,13 +65,21 @@ struct State {
     owed: Duration,
     /// The thread hangs until then.
     until: Option<Instant>,
+    /// What was begun takes until then, in simulated time, which is the same for all hosts.
+    busy_until: Duration,
 }
 
 impl Stalls {
     /// A disk that is not slow, unless a fault stalls it.
     pub fn new(disk: faults::Disk, seed: u64) -> Self {
         let none = |seed| Draw::new(Duration::ZERO, Duration::ZERO, seed);
-        let state = State { each: none(seed), sync: none(seed ^ 1), owed: Duration::ZERO, until: None };
+        let state = State {
+            each: none(seed),
+            sync: none(seed ^ 1),
+            owed: Duration::ZERO,
+            until: None,
+            busy_until: Duration::ZERO,
+        };
         Self(Arc::new(Shared { disk, state: Mutex::new(state) }))
     }
 
@@ -102,8 +110,18 @@ impl Stalls {
     /// A new run of the broker, with a clock of its own.
     pub fn restarted(&self) {
         let mut state = self.lock();
-        (state.owed, state.until) = (Duration::ZERO, None);
+        (state.owed, state.until, state.busy_until) = (Duration::ZERO, None, Duration::ZERO);
         self.0.disk.take_delay();
+    }
+
+    /// How long what was begun still takes.
+    pub fn left(&self) -> Duration {
+        self.lock().busy_until.saturating_sub(simulated())
+    }
+
+    /// Something is begun that takes so long.
+    fn begun(state: &mut State, takes: Duration) {
+        state.busy_until = state.busy_until.max(simulated() + takes);
     }
 
     /// A read or write has happened.
@@ -117,12 +135,17 @@ impl Stalls {
 
     /// How long the next sync takes.
     pub(super) fn draw_sync(&self) -> Duration {
-        self.lock().sync.draw()
+        let mut state = self.lock();
+        let takes = state.sync.draw();
+        Self::begun(&mut state, takes);
+        takes
     }
 
     /// How long a sync that has just happened took longer because of a fault.
     pub(super) fn of_sync(&self) -> Duration {
-        self.0.disk.take_delay()
+        let takes = self.0.disk.take_delay();
+        Self::begun(&mut self.lock(), takes);
+        takes
     }
 
     /// Ready where the thread does not hang. `sleep` is the caller's own, kept between calls.
@@ -132,7 +155,9 @@ impl Stalls {
             let owed = std::mem::take(&mut state.owed) + self.0.disk.take_delay();
             if owed > Duration::ZERO {
                 let now = Instant::now();
-                state.until = Some(state.until.map_or(now, |u| u.max(now)) + owed);
+                let until = state.until.map_or(now, |u| u.max(now)) + owed;
+                state.until = Some(until);
+                Self::begun(&mut state, until.duration_since(now));
             }
             state.until
         };
@@ -146,4 +171,9 @@ impl Stalls {
         }
         sleep.as_mut().poll(cx)
     }
+}
+
+/// Simulated time since the run began; none outside of one.
+fn simulated() -> Duration {
+    turmoil::sim_elapsed().unwrap_or_default()
 }
