@@ -373,9 +373,12 @@ fn place() -> impl Strategy<Value = Place> {
 
 /// A path, or a pattern.
 fn file() -> impl Strategy<Value = String> {
-    any::<String>().prop_map(|text| match text.replace("..", "").trim_start_matches(['/', '.']) {
-        "" => "**/@last.log".to_owned(),
-        path => path.replace("/./", "/"),
+    any::<String>().prop_map(|text| {
+        let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "." | "..")).collect();
+        match parts.join("/").trim_start_matches('/') {
+            "" => "**/@last.log".to_owned(),
+            path => path.to_owned(),
+        }
     })
 }
 
