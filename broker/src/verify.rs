@@ -21,7 +21,7 @@ use crate::files::{self, Kind, Name};
 use crate::index::Entry;
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
-use crate::session::{self, Closed, LastRun};
+use crate::session::{self, Closed, LastRun, SyncedTo};
 use crate::settings::Settings;
 use crate::topic;
 use crate::units::{Offset, Position};
@@ -104,8 +104,16 @@ struct Segment<'a> {
     is_last: bool,
     /// What a clean stop left of it, where no run has begun since.
     recorded: Option<Sealed>,
-    /// Where the partition ended at the last clean stop.
-    stopped_at: Option<Offset>,
+    /// What was on the disk once.
+    known: Option<Known>,
+}
+
+/// How far a partition was on the disk once.
+#[derive(Clone, Copy)]
+struct Known {
+    to: SyncedTo,
+    /// When: what says so.
+    when: &'static str,
 }
 
 /// A log that was read, for what its indexes are held against.
@@ -230,15 +238,19 @@ impl<D: Disk> Verifier<'_, D> {
         }
         let (logs, leftovers): (BTreeMap<_, _>, BTreeMap<_, _>) =
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
-        let stop = self.last.stopped_at(name);
+        let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
+        let at_stop = at_stop.map(|to| Known { to, when: "at the last clean stop" });
+        let synced = session::read_synced(self.disk, dir);
+        let synced = synced.map(|to| Known { to, when: "when an interval was last synced" });
+        let known = synced.into_iter().chain(at_stop).max_by_key(|known| known.to.end);
         match (logs.first_key_value(), logs.last_key_value()) {
             (Some((first, _)), Some((last, _))) => {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
                 self.front(dir, *first, recorded);
-                self.logs(dir, &logs, recorded, stop);
-                self.leftovers(dir, &leftovers, *last, stop);
+                self.logs(dir, &logs, recorded, known);
+                self.leftovers(dir, &leftovers, *last, known);
             }
-            _ => self.no_logs(dir, &leftovers, stop),
+            _ => self.no_logs(dir, &leftovers, known),
         }
     }
 
@@ -259,15 +271,15 @@ impl<D: Disk> Verifier<'_, D> {
         dir: &Path,
         logs: &BTreeMap<Offset, Vec<Kind>>,
         recorded: Option<&Closed>,
-        stop: Option<Sealed>,
+        known: Option<Known>,
     ) {
         let last = logs.keys().next_back().copied();
         let mut end = None;
         for (&base, kinds) in logs {
             let is_last = Some(base) == last;
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
-            let stopped_at = stop.filter(|_| is_last).map(|stop| stop.end);
-            let segment = Segment { dir, base, is_last, recorded: recorded.copied(), stopped_at };
+            let known = known.filter(|_| is_last);
+            let segment = Segment { dir, base, is_last, recorded: recorded.copied(), known };
             if let Some(end) = end
                 && end != base
             {
@@ -290,11 +302,11 @@ impl<D: Disk> Verifier<'_, D> {
         dir: &Path,
         leftovers: &BTreeMap<Offset, Vec<Kind>>,
         last: Offset,
-        stop: Option<Sealed>,
+        known: Option<Known>,
     ) {
         for (&base, kinds) in leftovers {
             // Then it is said already where the log ends too early.
-            let is_told = stop.is_some_and(|stop| stop.base >= base);
+            let is_told = known.is_some_and(|known| known.to.segment >= base);
             for path in kinds.iter().map(|kind| files::segment_path(dir, base, *kind)) {
                 let len = || self.disk.open(&path, Open::Read).and_then(|file| file.len());
                 if base > last && !is_told && len().is_ok_and(|len| len > 0) {
@@ -307,13 +319,12 @@ impl<D: Disk> Verifier<'_, D> {
         }
     }
 
-    fn no_logs(&mut self, dir: &Path, leftovers: &BTreeMap<Offset, Vec<Kind>>, stop: Option<Sealed>) {
-        match stop.filter(|stop| stop.end > Offset::ZERO) {
-            Some(stop) => {
-                let path = files::segment_path(dir, stop.base, Kind::Log);
-                let what =
-                    format!("all logs are gone; at the last clean stop they ended at offset {}", stop.end);
-                self.fault(&path, None, Some(stop.base), what);
+    fn no_logs(&mut self, dir: &Path, leftovers: &BTreeMap<Offset, Vec<Kind>>, known: Option<Known>) {
+        match known.filter(|known| known.to.end > Offset::ZERO) {
+            Some(Known { to, when }) => {
+                let path = files::segment_path(dir, to.segment, Kind::Log);
+                let what = format!("all logs are gone; {when} they ended at offset {}", to.end);
+                self.fault(&path, None, Some(to.segment), what);
             }
             None if !leftovers.is_empty() => {
                 self.fault(dir, None, None, "its log files are gone and only indexes are left");
@@ -355,8 +366,8 @@ impl<D: Disk> Verifier<'_, D> {
 /// What is wrong with the end of a log.
 fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     let rest = len - scan.end_at.get();
-    let missing = segment.stopped_at.filter(|stop| *stop > scan.end).map(|stop| {
-        format!("at the last clean stop the log ended at offset {stop}: {}", lost(scan.end, stop))
+    let missing = segment.known.filter(|known| known.to.end > scan.end).map(|Known { to, when }| {
+        format!("{when} the log ended at offset {}: {}", to.end, lost(scan.end, to.end))
     });
     Some(match (&scan.tail, missing) {
         (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
