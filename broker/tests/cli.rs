@@ -5,27 +5,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::process::Stdio;
-use std::sync::atomic::Ordering;
 
-use broker::client::Outcome;
-use broker::settings::Durability;
-use common::failing::server;
-use common::process::{Process, broker, complaint, run, stopped, text, verdict, verify};
-use common::{ok, record};
-
-fn lines(n: usize) -> Vec<u8> {
-    let mut text = Vec::new();
-    for i in 0..n {
-        // Lines of many lengths, among them empty ones, and bytes that are not text.
-        match i % 17 {
-            0 => {}
-            1 => text.extend_from_slice(b"\xff\x00\r"),
-            k => text.extend_from_slice(format!("line {i} {}", "abcdefghij".repeat(k)).as_bytes()),
-        }
-        text.push(b'\n');
-    }
-    text
-}
+use common::process::{Process, broker, complaint, lines, run, stopped, text, verdict, verify};
 
 /// The commands of the first page from `broker` on, in the order in which a reader types them.
 fn commands_of_the_first_page() -> Vec<(Vec<&'static str>, Option<&'static str>)> {
@@ -412,209 +393,6 @@ fn limits_that_would_serve_nobody_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
-/// Partitions keep files open; what that leaves for connections is kept for them, and who asks for more is told.
-#[test]
-fn partitions_leave_files_for_connections() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let few = "ulimit -n 400 && exec \"$0\" \"$@\"";
-    let server = Process::start_by(few, &data, &[]);
-    server.output(&["topic", "create", "t", "--partitions", "50"]);
-    let why = complaint(&server.run(&["topic", "create", "u", "--partitions", "100"]));
-    assert!(why.contains("ulimit -n"), "{why}");
-    text(&server.run_with(&["produce", "t"], "a line\n".repeat(100).as_bytes()));
-    assert_eq!(server.output(&["consume", "t"]).lines().count(), 100);
-    server.stop();
-
-    let server = Process::start(&data, &[]);
-    server.output(&["topic", "create", "u", "--partitions", "100"]);
-    server.stop();
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", few, env!("CARGO_BIN_EXE_broker"), "serve", "--listen", "127.0.0.1:0", "--data"]);
-    let why = complaint(&shell.arg(&data).output().unwrap());
-    assert!(why.contains("150 partitions keep 450 files open") && why.contains("ulimit -n"), "{why}");
-    let (_, said) = Process::start(&data, &[]).stop();
-    assert!(said.contains("after a clean stop"), "the start that was refused changed nothing: {said}");
-}
-
-/// Clients that connect and stay do not take the files that the log needs.
-#[test]
-fn connections_leave_files_for_partitions() {
-    let dir = tempfile::tempdir().unwrap();
-    let few = "ulimit -n 200 && exec \"$0\" \"$@\"";
-    let server = Process::start_by(few, &dir.path().join("data"), &["--segment-bytes", "1KiB"]);
-    let mut idle: Vec<_> = (0..190).map(|_| std::net::TcpStream::connect(&server.addr).unwrap()).collect();
-    // As long as it is telling others, it just closes.
-    let told = (0..20).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        let why = complaint(&server.run(&["topic", "list", "--timeout", "1s"]));
-        why.contains("the server has 50 connections, which is its limit")
-    });
-    assert!(told);
-    idle.truncate(40);
-    // The server hears of it soon.
-    while !server.run(&["topic", "list"]).status.success() {}
-    server.output(&["topic", "create", "t", "--partitions", "6"]);
-    text(&server.run_with(&["produce", "t"], "a line\n".repeat(1000).as_bytes()));
-    assert_eq!(server.output(&["consume", "t"]).lines().count(), 1000);
-    let (status, said) = server.stop();
-    assert!(status.success());
-    assert!(
-        said.contains("leaves room for 50 connections, of --max-connections 1024, and 7 partitions"),
-        "{said}"
-    );
-}
-
-/// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
-#[test]
-fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    // 4 or 8 MiB, as the shell counts: more than is appended at once, and less than comes.
-    let large = ["--max-record-bytes", "16MiB", "--max-frame-bytes", "32MiB"];
-    let server = Process::start_by("ulimit -f 8192 && exec \"$0\" \"$@\"", &data, &large);
-    server.output(&["topic", "create", "t"]);
-    let sent = lines(150_000);
-    text(&server.run_with(&["produce", "t"], &sent));
-    let why = complaint(&server.run_with(&["produce", "t"], &vec![b'x'; 12 << 20]));
-    assert!(why.contains("File too large") && why.contains("nothing was stored"), "{why}");
-    server.output(&["produce", "t", "and on it goes"]);
-    let got = server.run(&["consume", "t"]).stdout;
-    assert!(got == [&sent[..], b"and on it goes\n"].concat());
-    let (status, said) = server.stop();
-    assert!(status.success(), "{said}");
-    assert!(verdict(&data).faults.is_empty());
-}
-
-/// Part of what is asked for cannot be served: that is an error, not a shorter answer.
-#[test]
-fn a_partition_that_cannot_be_opened_is_not_shown_as_empty() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let server = Process::start(&data, &[]);
-    server.output(&["topic", "create", "t", "--partitions", "2"]);
-    text(&server.run_with(&["produce", "t"], b"a\nb\n"));
-    server.stop();
-    std::fs::rename(data.join("t/1"), dir.path().join("elsewhere")).unwrap();
-
-    let server = Process::start(&data, &[]);
-    let shown = server.output(&["topic", "show", "t"]);
-    assert!(
-        shown.contains("1          ?      ?     ?        0 B    is not served: it cannot be opened"),
-        "{shown}"
-    );
-    let offsets = server.run(&["offsets", "t"]);
-    let why = complaint(&offsets);
-    assert!(why.contains("t/1 cannot be served: it cannot be opened"), "{why}");
-    let offsets = String::from_utf8(offsets.stdout).unwrap();
-    assert!(offsets.contains("0          0      1\n1          ?      ?\n"), "{offsets}");
-    for what in [&["consume", "t"][..], &["consume", "t", "--all"], &["consume", "t", "--partition", "1"]] {
-        let why = complaint(&server.run(what));
-        assert!(why.contains("t/1 cannot be served: it cannot be opened"), "{why}");
-    }
-    assert_eq!(server.output(&["consume", "t", "--partition", "0"]), "a\n");
-    let why = complaint(&server.run_with(&["produce", "t", "--partition", "1"], b"c\n"));
-    assert!(why.contains("line 1 was refused: ") && why.contains("no line stored\n"), "{why}");
-}
-
-/// What is not shown because nobody knows whether it is durable is not the same as nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_do_not_take_hidden_records_for_the_end() {
-    let server = server(Durability::Always).await;
-    ok(server.client.produce("t", Some(1), record("before")).await);
-    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
-    assert!(matches!(server.client.produce("t", Some(1), record("lost?")).await, Outcome::Unknown(_)));
-    let server = server.restarted(Durability::Always).await;
-    let command = async |args: &'static [&str]| {
-        let addr = server.addr.clone();
-        tokio::task::spawn_blocking(move || run(&addr, args, b"")).await.unwrap()
-    };
-    let reason = "t/1 from offset 1 on cannot be served: ";
-    for (args, shown) in [
-        (&["consume", "t"] as &[_], "before\n"),
-        (&["consume", "t", "--partition", "1"], "before\n"),
-        (&["consume", "t", "--from", "latest"], ""),
-        (
-            &["offsets", "t"],
-            "partition  first  next\n0          0      0\n1          0      ?\n2          0      0\n",
-        ),
-        (&["offsets", "t", "--at", "latest"], ""),
-    ] {
-        let output = command(args).await;
-        let why = complaint(&output);
-        assert!(why.contains(reason), "{args:?}: {why}");
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{args:?}");
-    }
-    assert_eq!(text(&command(&["consume", "t", "--count", "1"]).await), "before\n");
-}
-
-#[test]
-fn a_reader_that_goes_away_is_no_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Process::start(&dir.path().join("data"), &[]);
-    server.output(&["topic", "create", "t"]);
-    text(&server.run_with(&["produce", "t"], &lines(50_000)));
-    let mut consumer = broker()
-        .args(["consume", "t", "--addr", &server.addr])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut some = [0; 100];
-    consumer.stdout.take().unwrap().read_exact(&mut some).unwrap();
-    let output = consumer.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-}
-
-#[test]
-fn a_follower_gets_what_comes() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Process::start(&dir.path().join("data"), &[]);
-    for (topic, partitions) in [("one", "1"), ("three", "3")] {
-        server.output(&["topic", "create", topic, "--partitions", partitions]);
-        server.output(&["produce", topic, "before"]);
-        let mut follower = broker()
-            .args(["consume", topic, "--follow", "--count", "3", "--addr", &server.addr])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = follower.stdout.take().unwrap();
-        let mut first = [0; 7];
-        out.read_exact(&mut first).unwrap();
-        assert_eq!(&first, b"before\n");
-        server.output(&["produce", topic, "second"]);
-        server.output(&["produce", topic, "third"]);
-        let mut rest = String::new();
-        out.read_to_string(&mut rest).unwrap();
-        let mut rest: Vec<_> = rest.lines().collect();
-        rest.sort_unstable();
-        assert_eq!(rest, ["second", "third"]);
-        assert!(follower.wait().unwrap().success());
-    }
-}
-
-/// A partition that has nothing new is not asked again for each record of another.
-#[test]
-fn following_many_partitions_costs_requests_by_the_batch() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let (mut child, get) = with_pages(&data);
-    let mut line = String::new();
-    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    let addr = line.trim().strip_prefix("listening on ").unwrap();
-    text(&run(addr, &["topic", "create", "t", "--partitions", "10"], b""));
-    let sent: String = (0..2000).map(|i| format!("line {i}\n")).collect();
-    text(&run(addr, &["produce", "t", "--partition", "3"], sent.as_bytes()));
-    assert_eq!(text(&run(addr, &["consume", "t", "--follow", "--count", "2000"], b"")), sent);
-    let page = get("GET /metrics");
-    let asked = page.lines().find_map(|line| line.strip_prefix("broker_requests_total{kind=\"consume\"} "));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let asked: u64 = asked.unwrap_or_else(|| panic!("{page}")).parse().unwrap();
-    assert!((10..100).contains(&asked), "{asked} requests");
-}
-
 /// A server with a page for metrics, and what it answers to the beginning of a request.
 fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> String) {
     let mut child = broker()
@@ -664,4 +442,26 @@ fn metrics_and_health_are_served() {
     assert!(get("GET /metrics").contains("\nbroker_recovery_unopened 1\n"));
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A partition that has nothing new is not asked again for each record of another.
+#[test]
+fn following_many_partitions_costs_requests_by_the_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (mut child, get) = with_pages(&data);
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let addr = line.trim().strip_prefix("listening on ").unwrap();
+    text(&run(addr, &["topic", "create", "t", "--partitions", "10"], b""));
+    let sent: String = (0..2000).map(|i| format!("line {i}\n")).collect();
+    text(&run(addr, &["produce", "t", "--partition", "3"], sent.as_bytes()));
+    assert_eq!(text(&run(addr, &["consume", "t", "--follow", "--count", "2000"], b"")), sent);
+    let page = get("GET /metrics");
+    let asked = page.lines().find_map(|line| line.strip_prefix("broker_requests_total{kind=\"consume\"} "));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let asked: u64 = asked.unwrap_or_else(|| panic!("{page}")).parse().unwrap();
+    assert!((10..100).contains(&asked), "{asked} requests");
 }

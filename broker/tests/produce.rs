@@ -5,7 +5,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
@@ -266,17 +266,33 @@ fn a_producer_may_be_idle_for_longer_than_the_server_lets() {
     assert_eq!(server.output(&["consume", "t"]), "a\nb\nc\n");
 }
 
+/// A producer that goes on, and its input, when its first line is stored.
+fn producer_of_a(server: &Process) -> (Child, ChildStdin) {
+    server.output(&["topic", "create", "t"]);
+    let mut producer = producer(&server.addr, "30s");
+    let mut input = producer.stdin.take().unwrap();
+    input.write_all(b"a\n").unwrap();
+    while server.output(&["consume", "t"]) != "a\n" {}
+    (producer, input)
+}
+
+/// That it has waited for nothing, and all is stored.
+fn has_not_waited(producer: Child, server: &Process, stored: &str) {
+    let output = producer.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let acknowledged = format!("\n{} lines acknowledged\n", stored.lines().count());
+    assert!(output.status.success() && said.ends_with(&acknowledged), "{said}");
+    assert!(!said.contains("waiting"), "{said}");
+    assert_eq!(server.output(&["consume", "t"]), stored);
+}
+
 /// What had the lines has ended: what is not in the log will not turn up.
 #[test]
 fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(&dir.path().join("data"), &[]);
     let addr = server.addr.clone();
-    server.output(&["topic", "create", "t"]);
-    let mut producer = producer(&addr, "30s");
-    let mut input = producer.stdin.take().unwrap();
-    input.write_all(b"a\n").unwrap();
-    while server.output(&["consume", "t"]) != "a\n" {}
+    let (producer, mut input) = producer_of_a(&server);
     server.signal("STOP");
     input.write_all(b"b\nc\n").unwrap();
     drop(input);
@@ -284,11 +300,7 @@ fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     server.kill();
     sleep(Duration::from_millis(500));
     let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
-    let output = producer.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.ends_with("\n3 lines acknowledged\n"), "{said}");
-    assert!(!said.contains("waiting"), "{said}");
-    assert_eq!(server.output(&["consume", "t"]), "a\nb\nc\n");
+    has_not_waited(producer, &server, "a\nb\nc\n");
 }
 
 /// Nothing was under way when the server went, so nothing has to be looked for when it is back.
@@ -297,21 +309,13 @@ fn a_restart_between_two_lines_holds_up_none() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(&dir.path().join("data"), &[]);
     let addr = server.addr.clone();
-    server.output(&["topic", "create", "t"]);
-    let mut producer = producer(&addr, "30s");
-    let mut input = producer.stdin.take().unwrap();
-    input.write_all(b"a\n").unwrap();
-    while server.output(&["consume", "t"]) != "a\n" {}
+    let (producer, mut input) = producer_of_a(&server);
     server.kill();
     let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
     sleep(Duration::from_millis(500));
     input.write_all(b"b\n").unwrap();
     drop(input);
-    let output = producer.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && said.ends_with("\n2 lines acknowledged\n"), "{said}");
-    assert!(!said.contains("waiting"), "{said}");
-    assert_eq!(server.output(&["consume", "t"]), "a\nb\n");
+    has_not_waited(producer, &server, "a\nb\n");
 }
 
 /// Stopped cleanly half way, and started again.

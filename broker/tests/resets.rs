@@ -60,6 +60,14 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, swallows: &AtomicBool) {
     sleep(common::LONG);
 }
 
+/// A server whose syncs hang, and a way to it that can be cut.
+async fn hanging() -> (Server, Proxy) {
+    let server = server(Durability::Always).await;
+    server.disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    let proxy = Proxy::to(&server.addr);
+    (server, proxy)
+}
+
 fn producer(addr: &str, timeout: &str) -> Child {
     let mut produce = broker();
     produce.args(["produce", "t", "--partition", "0", "--batch", "2", "--addr", addr, "--timeout", timeout]);
@@ -89,21 +97,23 @@ async fn ended(child: Child) -> Output {
     tokio::task::spawn_blocking(|| child.wait_with_output().unwrap()).await.unwrap()
 }
 
+/// What it has said, having done all.
+async fn succeeded(child: Child) -> String {
+    let output = ended(child).await;
+    text(&output);
+    String::from_utf8(output.stderr).unwrap()
+}
+
 /// A sync is under way, and what it is for cannot be seen until it ends: sent again, the lines would be there twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_that_are_being_synced_are_not_sent_again() {
-    let server = server(Durability::Always).await;
-    let proxy = Proxy::to(&server.addr);
-    let hangs = |it| server.disk.0.sync_hangs.store(it, Ordering::SeqCst);
-    hangs(true);
+    let (server, proxy) = hanging().await;
     let child = produce(&proxy.addr, "10s", "a\nb\na\n");
     appended(&server, 3 * 29).await;
     proxy.cut();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    hangs(false);
-    let output = ended(child).await;
-    text(&output);
-    let said = String::from_utf8(output.stderr).unwrap();
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    let said = succeeded(child).await;
     assert!(said.contains("3 of the lines in flight are not in the log; waiting 10s for them"), "{said}");
     assert!(said.contains("3 of 3 are in the log") && said.ends_with("\n3 lines acknowledged\n"), "{said}");
     assert_eq!(values(&server.client, "t", 0).await, ["a", "b", "a"]);
@@ -112,10 +122,7 @@ async fn lines_that_are_being_synced_are_not_sent_again() {
 /// What the server never got does not turn up.
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_that_never_arrived_are_sent_again() {
-    let server = server(Durability::Always).await;
-    let proxy = Proxy::to(&server.addr);
-    let hangs = |it| server.disk.0.sync_hangs.store(it, Ordering::SeqCst);
-    hangs(true);
+    let (server, proxy) = hanging().await;
     let mut child = producer(&proxy.addr, "1s");
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"a\nb\n").unwrap();
@@ -126,10 +133,8 @@ async fn lines_that_never_arrived_are_sent_again() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.cut();
     proxy.swallows.store(false, Ordering::SeqCst);
-    hangs(false);
-    let output = ended(child).await;
-    text(&output);
-    let said = String::from_utf8(output.stderr).unwrap();
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    let said = succeeded(child).await;
     assert!(said.contains("2 of 4 are in the log") && said.ends_with("\n4 lines acknowledged\n"), "{said}");
     assert_eq!(values(&server.client, "t", 0).await, ["a", "b", "c", "a"]);
 }
@@ -137,14 +142,11 @@ async fn lines_that_never_arrived_are_sent_again() {
 /// A line was refused, and then the connection was lost: what was sent behind it is looked up all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_while_it_is_waited_for_is_looked_up() {
-    let server = server(Durability::Always).await;
-    let proxy = Proxy::to(&server.addr);
-    let hangs = |it| server.disk.0.sync_hangs.store(it, Ordering::SeqCst);
-    hangs(true);
+    let (server, proxy) = hanging().await;
     let child = produce(&proxy.addr, "1s", &format!("{}\na\nb\n", "x".repeat(2 << 20)));
     appended(&server, 2 * 29).await;
     proxy.cut();
-    hangs(false);
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
     let output = ended(child).await;
     let why = common::process::complaint(&output);
     assert!(why.contains("stored: lines 2 to 3\n  sent, and not stored: line 1\n"), "{why}");

@@ -1,6 +1,7 @@
 //! The program `sim`, as people use it.
 #![allow(clippy::disallowed_methods)] // on the real machine
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn sim(args: &[&str]) -> Output {
@@ -12,6 +13,13 @@ fn complaint(args: &[&str]) -> String {
     let output = sim(args);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
     String::from_utf8(output.stderr).expect("it complains in UTF-8")
+}
+
+/// A file with this text, by its path.
+fn written(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.display().to_string()
 }
 
 /// A path that names no scenario is never passed over: what was not looked at has not been found good.
@@ -74,11 +82,7 @@ fn more_threads_than_a_machine_has_are_refused_and_not_started() {
 #[test]
 fn what_a_command_found_decides_its_exit_code_when_nobody_reads_what_it_prints() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
+    let file = |name: &str, text: &str| written(dir.path(), name, text);
     let good = file("a.kdl", "scenario \"t\"\nfiles\n");
     let bad = file("b.kdl", "scenario \"t\"\ntopic orders\nconsume orders expect-count=1\n");
     let wrong = file("c.kdl", "scenario \"t\"\ntopik orders\n");
@@ -129,11 +133,7 @@ fn a_scenario_that_is_printed_can_be_kept_and_read_again() {
 #[test]
 fn an_exploration_tells_first_what_fails_without_it() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
+    let file = |name: &str, text: &str| written(dir.path(), name, text);
     let bad = file("a.kdl", "scenario \"t\"\ntopic orders\nconsume orders expect-count=1\n");
     let wrong = file("b.kdl", "scenario \"t\"\ntopik orders\n");
     let output = sim(&["explore", "--depth=1", &bad, &wrong]);

@@ -127,6 +127,20 @@ pub fn run(addr: &str, args: &[&str], input: &[u8]) -> Output {
     output
 }
 
+/// Lines of many lengths, among them empty ones, and bytes that are not text.
+pub fn lines(n: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for i in 0..n {
+        match i % 17 {
+            0 => {}
+            1 => text.extend_from_slice(b"\xff\x00\r"),
+            k => text.extend_from_slice(format!("line {i} {}", "abcdefghij".repeat(k)).as_bytes()),
+        }
+        text.push(b'\n');
+    }
+    text
+}
+
 /// What a command printed, which has succeeded.
 pub fn text(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");

@@ -1,17 +1,18 @@
 //! Sets of lines of the input, by number from 1: what was stored, what was refused, what is to be passed over.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
+
+use rangemap::RangeInclusiveSet;
 
 use crate::cli::quantity;
 
 /// So many ranges are shown to people.
 const SHOWN: usize = 20;
 
-/// From the first line of each range to its last. No two touch.
+/// Lines, as ranges of which no two touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LineSet(BTreeMap<u64, u64>);
+pub struct LineSet(RangeInclusiveSet<u64>);
 
 impl LineSet {
     /// Reads what [`LineSet::as_skip`] writes: `N` for the first N lines, and behind it, separated by commas, lines and
@@ -40,8 +41,9 @@ impl LineSet {
 
     /// For `--skip`.
     pub fn as_skip(&self) -> String {
-        let mut text = self.prefix().to_string();
-        for (&first, &last) in self.0.iter().filter(|(first, _)| **first > 1) {
+        let prefix = self.0.get(&1).map_or(0, |lines| *lines.end());
+        let mut text = prefix.to_string();
+        for (first, last) in self.ranges().filter(|(first, _)| *first > 1) {
             text += &match first == last {
                 true => format!(",{first}"),
                 false => format!(",{first}-{last}"),
@@ -52,36 +54,21 @@ impl LineSet {
 
     /// Adds lines.
     pub fn insert(&mut self, lines: RangeInclusive<u64>) {
-        let (mut first, mut last) = lines.into_inner();
-        if first > last {
-            return;
+        if !lines.is_empty() {
+            self.0.insert(lines);
         }
-        // As it nearly always is: the next one.
-        if let Some(mut end) = self.0.last_entry()
-            && end.get().checked_add(1) == Some(first)
-        {
-            end.insert(last);
-            return;
-        }
-        while let Some((&start, &end)) = self.0.range(..=last.saturating_add(1)).next_back()
-            && end.saturating_add(1) >= first
-        {
-            self.0.remove(&start);
-            (first, last) = (first.min(start), last.max(end));
-        }
-        self.0.insert(first, last);
     }
 
     /// The lines of both.
     pub fn and(&self, other: &Self) -> Self {
         let mut both = self.clone();
-        other.0.iter().for_each(|(&first, &last)| both.insert(first..=last));
+        both.0.extend(other.0.iter().cloned());
         both
     }
 
     /// Whether this line is in it.
     pub fn contains(&self, line: u64) -> bool {
-        self.0.range(..=line).next_back().is_some_and(|(_, &last)| line <= last)
+        self.0.contains(&line)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -90,12 +77,11 @@ impl LineSet {
 
     /// How many lines.
     pub fn len(&self) -> u64 {
-        self.0.iter().map(|(first, last)| last - first + 1).sum()
+        self.ranges().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// All lines up to this one are in it.
-    fn prefix(&self) -> u64 {
-        self.0.get(&1).copied().unwrap_or(0)
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|lines| (*lines.start(), *lines.end()))
     }
 }
 
@@ -111,15 +97,15 @@ impl FromIterator<u64> for LineSet {
 impl fmt::Display for LineSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.len() == 1 { "line " } else { "lines " })?;
-        for (nth, (first, last)) in self.0.iter().enumerate().take(SHOWN) {
+        for (nth, (first, last)) in self.ranges().enumerate().take(SHOWN) {
             let comma = if nth == 0 { "" } else { ", " };
             match first == last {
                 true => write!(f, "{comma}{first}")?,
                 false => write!(f, "{comma}{first} to {last}")?,
             }
         }
-        match self.0.keys().nth(SHOWN) {
-            Some(first) => write!(f, ", and others from {first} on"),
+        match self.ranges().nth(SHOWN) {
+            Some((first, _)) => write!(f, ", and others from {first} on"),
             None => Ok(()),
         }
     }

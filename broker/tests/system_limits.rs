@@ -1,0 +1,80 @@
+//! What the system grants a process, open files and the size of files, and what the server makes of it.
+#![allow(clippy::disallowed_methods)] // on the real machine
+
+mod common;
+
+use common::process::{Process, complaint, lines, text, verdict};
+
+/// Partitions keep files open; what that leaves for connections is kept for them, and who asks for more is told.
+#[test]
+fn partitions_leave_files_for_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let few = "ulimit -n 400 && exec \"$0\" \"$@\"";
+    let server = Process::start_by(few, &data, &[]);
+    server.output(&["topic", "create", "t", "--partitions", "50"]);
+    let why = complaint(&server.run(&["topic", "create", "u", "--partitions", "100"]));
+    assert!(why.contains("ulimit -n"), "{why}");
+    text(&server.run_with(&["produce", "t"], "a line\n".repeat(100).as_bytes()));
+    assert_eq!(server.output(&["consume", "t"]).lines().count(), 100);
+    server.stop();
+
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "u", "--partitions", "100"]);
+    server.stop();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", few, env!("CARGO_BIN_EXE_broker"), "serve", "--listen", "127.0.0.1:0", "--data"]);
+    let why = complaint(&shell.arg(&data).output().unwrap());
+    assert!(why.contains("150 partitions keep 450 files open") && why.contains("ulimit -n"), "{why}");
+    let (_, said) = Process::start(&data, &[]).stop();
+    assert!(said.contains("after a clean stop"), "the start that was refused changed nothing: {said}");
+}
+
+/// Clients that connect and stay do not take the files that the log needs.
+#[test]
+fn connections_leave_files_for_partitions() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = "ulimit -n 200 && exec \"$0\" \"$@\"";
+    let server = Process::start_by(few, &dir.path().join("data"), &["--segment-bytes", "1KiB"]);
+    let mut idle: Vec<_> = (0..190).map(|_| std::net::TcpStream::connect(&server.addr).unwrap()).collect();
+    // As long as it is telling others, it just closes.
+    let told = (0..20).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let why = complaint(&server.run(&["topic", "list", "--timeout", "1s"]));
+        why.contains("the server has 50 connections, which is its limit")
+    });
+    assert!(told);
+    idle.truncate(40);
+    // The server hears of it soon.
+    while !server.run(&["topic", "list"]).status.success() {}
+    server.output(&["topic", "create", "t", "--partitions", "6"]);
+    text(&server.run_with(&["produce", "t"], "a line\n".repeat(1000).as_bytes()));
+    assert_eq!(server.output(&["consume", "t"]).lines().count(), 1000);
+    let (status, said) = server.stop();
+    assert!(status.success());
+    assert!(
+        said.contains("leaves room for 50 connections, of --max-connections 1024, and 7 partitions"),
+        "{said}"
+    );
+}
+
+/// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
+#[test]
+fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // 4 or 8 MiB, as the shell counts: more than is appended at once, and less than comes.
+    let large = ["--max-record-bytes", "16MiB", "--max-frame-bytes", "32MiB"];
+    let server = Process::start_by("ulimit -f 8192 && exec \"$0\" \"$@\"", &data, &large);
+    server.output(&["topic", "create", "t"]);
+    let sent = lines(150_000);
+    text(&server.run_with(&["produce", "t"], &sent));
+    let why = complaint(&server.run_with(&["produce", "t"], &vec![b'x'; 12 << 20]));
+    assert!(why.contains("File too large") && why.contains("nothing was stored"), "{why}");
+    server.output(&["produce", "t", "and on it goes"]);
+    let got = server.run(&["consume", "t"]).stdout;
+    assert!(got == [&sent[..], b"and on it goes\n"].concat());
+    let (status, said) = server.stop();
+    assert!(status.success(), "{said}");
+    assert!(verdict(&data).faults.is_empty());
+}
