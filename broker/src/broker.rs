@@ -12,7 +12,7 @@ use crate::error::{self, Error};
 use crate::files;
 use crate::opening::{self, Made, Opened, Opening};
 pub use crate::opening::{OpenError, Progress, World};
-use crate::partition::off_thread;
+use crate::partition::Partition;
 use crate::report::Report;
 use crate::retention;
 use crate::session::{self, CleanStop};
@@ -20,6 +20,7 @@ use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
 use crate::topic::{self, Unsettled};
+use crate::work::off_thread;
 
 /// All topics of one data directory. Clones are the same broker.
 #[derive(Clone, Debug)]
@@ -183,12 +184,14 @@ impl<D: Disk> Broker<D> {
         let _one_at_a_time = self.0.admin.lock().await;
         self.writable()?;
         let topic = self.topic(name)?;
+        topic.partitions().iter().for_each(Partition::begin_deletion);
         let (this, topic_name) = (self.clone(), name.to_owned());
         let renamed = off_thread(&*self.0.world.work, move || {
             topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name)
         })
         .await;
         if let Err(Unsettled::Undone(e)) = renamed {
+            topic.partitions().iter().for_each(Partition::end_deletion);
             return Err(Error::Storage { path: self.0.data.join(name), source: e.into() });
         }
         self.change_topics(|topics| topics.remove(name));

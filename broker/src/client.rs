@@ -15,7 +15,8 @@ mod types;
 
 pub use connection::{Connection, Produced};
 pub use types::{
-    At, Consumed, Failure, Fetch, FoundOffset, Options, Outcome, PartitionInfo, Placed, Refusal, TopicInfo,
+    At, Consumed, Doubt, Failure, Fetch, FoundOffset, Options, Outcome, PartitionInfo, Placed, Refusal,
+    TopicInfo,
 };
 
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl<C: Connector> Client<C> {
     /// Appends one record: to `partition`, or where its key says, or, without a key, to the partitions in turn.
     pub async fn produce(&self, topic: &str, partition: Option<u32>, record: NewRecord) -> Outcome<Placed> {
         let mut outcomes = self.produce_batch(topic, partition, std::slice::from_ref(&record)).await;
-        outcomes.pop().unwrap_or_else(|| Outcome::Unknown("no record, no answer".into()))
+        outcomes.pop().unwrap_or_else(|| Outcome::unanswered("no record, no answer"))
     }
 
     /// Appends records in one request. The outcomes are theirs, in their order: those of one partition share one, but
@@ -157,7 +158,7 @@ impl<C: Connector> Client<C> {
         answer.and_then(|kind| {
             let answer = read(kind);
             answer.map_or_else(
-                || Outcome::Unknown("the answer is not one to the request".into()),
+                || Outcome::unanswered("the answer is not one to the request"),
                 Outcome::Acknowledged,
             )
         })
@@ -186,8 +187,8 @@ impl<C: Connector> Client<C> {
                 link.connection = Some(connection);
                 Outcome::of(response)
             }
-            Ok(Err(e)) => Outcome::Unknown(format!("the connection to {} was lost: {e}", self.addr)),
-            Err(_) => Outcome::Unknown(format!("no answer from {} within {limit:?}", self.addr)),
+            Ok(Err(e)) => Outcome::unanswered(format!("the connection to {} was lost: {e}", self.addr)),
+            Err(_) => Outcome::unanswered(format!("no answer from {} within {limit:?}", self.addr)),
         }
     }
 

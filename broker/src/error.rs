@@ -159,7 +159,7 @@ pub enum Error {
         reason: String,
     },
     /// The topic went while the request was under way.
-    #[error("{partition}: its topic has just been deleted; nothing was stored")]
+    #[error("{partition}: its topic has just been deleted")]
     Deleted {
         /// `topic/partition`.
         partition: String,

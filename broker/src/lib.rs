@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
-//! values    units · error · settings · report · stats · files
+//! values    units · files · error · settings · report · stats
 //! log       record → batch → index → meter → scan → segment → session → recovery → partition → retention → topic → opening → broker
-//! service   wire → server, client → cli         verify: the log, offline
+//! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!
 //! The broker runs unchanged on the real machine and in a simulated world: it reaches files, time, threads and the

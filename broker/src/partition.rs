@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use append::{Tried, Wait};
 use bytes::Bytes;
-use state::State;
+use state::{Life, State};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -39,7 +39,7 @@ use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
 use crate::units::{Offset, Position};
-use crate::work::Work;
+use crate::work::{Work, off_thread};
 
 /// Where a batch went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,10 +188,13 @@ impl<D: Disk> Partition<D> {
             match read {
                 Ok((view, read)) => return self.fetched(from, range, view, read, hint),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    let state = self.lock();
-                    match state.removing.filter(|going| from < going.end) {
+                    let (start, going) = {
+                        let state = self.lock();
+                        (state.start, state.removing.filter(|going| from < going.end))
+                    };
+                    match going {
                         // Retention was faster: look again at what there is.
-                        _ if state.start > from => {}
+                        _ if start > from => {}
                         // And is not done: as good as gone.
                         Some(going) => {
                             return Err(self.out_of_range(from, Range { start: going.end, ..range }));
@@ -235,7 +238,14 @@ impl<D: Disk> Partition<D> {
         Error::OffsetOutOfRange { partition: self.name().into(), asked, start, end }
     }
 
+    fn deleted(&self) -> Error {
+        Error::Deleted { partition: self.name().into() }
+    }
+
     pub(super) fn unreadable(&self, from: Offset, source: io::Error) -> Error {
+        if source.kind() == io::ErrorKind::NotFound && self.lock().life == Life::Deleting {
+            return self.deleted();
+        }
         Error::Unreadable { partition: self.name().into(), offset: from, source: source.into() }
     }
 
@@ -268,7 +278,7 @@ impl<D: Disk> Partition<D> {
             let more = self.0.more.notified();
             {
                 let state = self.lock();
-                if state.closing || state.readable_end(self.0.config.durability) > offset {
+                if state.life.is_ending() || state.readable_end(self.0.config.durability) > offset {
                     return;
                 }
             }
@@ -311,7 +321,7 @@ impl<D: Disk> Partition<D> {
     pub async fn close(&self) -> Option<Closed> {
         {
             let mut state = self.lock();
-            state.closing = true;
+            state.life = Life::Closing;
             state.sync_wanted = state.end > state.durable;
             self.look_after(state);
         }
@@ -343,11 +353,27 @@ impl<D: Disk> Partition<D> {
         self.wake_all();
     }
 
-    /// Takes no writes any more: its topic was deleted.
+    /// Its topic is about to be deleted. Until it is, it serves, as long as its files have their names.
+    pub(crate) fn begin_deletion(&self) {
+        let mut state = self.lock();
+        if state.life == Life::Open {
+            state.life = Life::Deleting;
+        }
+    }
+
+    /// Its topic could not be deleted.
+    pub(crate) fn end_deletion(&self) {
+        let mut state = self.lock();
+        if state.life == Life::Deleting {
+            state.life = Life::Open;
+        }
+    }
+
+    /// Serves nothing any more: its topic was deleted.
     pub(crate) fn retire(&self) {
         {
             let mut state = self.lock();
-            (state.closing, state.retired) = (true, true);
+            state.life = Life::Deleted;
             state.fence("its topic was deleted".into());
         }
         self.wake_all();
@@ -367,16 +393,4 @@ impl<D: Disk> Partition<D> {
             settled.await;
         }
     }
-}
-
-/// Runs a job through the work seam and gives its result.
-pub(crate) async fn off_thread<T: Send + 'static>(
-    work: &dyn Work,
-    job: impl FnOnce() -> T + Send + 'static,
-) -> T {
-    let slot = Arc::new(Mutex::new(None));
-    let result = slot.clone();
-    work.run(Box::new(move || *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(job()))).await;
-    let value = result.lock().unwrap_or_else(|e| e.into_inner()).take();
-    value.expect("the work seam runs every job to its end")
 }

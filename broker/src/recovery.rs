@@ -29,6 +29,17 @@ use crate::session::{self, Evidence, SyncedTo};
 use crate::settings::Durability;
 use crate::units::{Offset, Position};
 
+/// What there is of a log behind the part of it that can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// Nothing.
+    Nothing,
+    /// Under `always`: records up to this offset that could not be made durable.
+    Until(Offset),
+    /// Nobody knows: its tail could not be read, or its last segment is gone.
+    Unknown,
+}
+
 /// A partition that was opened.
 #[derive(Debug)]
 pub struct Recovered<F> {
@@ -40,9 +51,8 @@ pub struct Recovered<F> {
     pub end: Offset,
     /// Up to where the log is known to be synced.
     pub durable: Offset,
-    /// Up to where there may be records that are not shown: under `always`, those that could not be made durable; without an
-    /// end, those of a tail that could not be seen.
-    pub hidden_to: Option<Offset>,
+    /// What lies behind what can be shown.
+    pub hidden: Hidden,
     /// Whether every sealed segment has the indexes that it should have.
     pub indexes_in_order: bool,
     /// Why nothing of it can be served, where that is so. What is left of it is unknown then, not empty.
@@ -60,7 +70,7 @@ impl<F> Recovered<F> {
             active: None,
             end: Offset::ZERO,
             durable: Offset::ZERO,
-            hidden_to: None,
+            hidden: Hidden::Nothing,
             indexes_in_order: false,
             report: PartitionReport {
                 fenced: Some(reason.clone()),
@@ -97,6 +107,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
     let mut recovery = Recovery {
         disk,
         told,
+        found: Found::default(),
         synced_to,
         report: PartitionReport::default(),
         is_durable,
@@ -105,8 +116,8 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         unbuilt: Vec::new(),
         is_end_unseen: false,
     };
-    let found = recovery.list()?;
-    recovery.run(found)
+    recovery.list()?;
+    recovery.run()
 }
 
 /// What a partition's directory holds.
@@ -120,9 +131,18 @@ struct Found {
     asides: u32,
 }
 
+impl Found {
+    /// The base offsets of its logs, in order.
+    fn logs(&self) -> Vec<Offset> {
+        let has_log = |(base, has): (&Offset, &[bool; 3])| has[Kind::Log as usize].then_some(*base);
+        self.segments.iter().filter_map(has_log).collect()
+    }
+}
+
 struct Recovery<'a, D> {
     disk: &'a D,
     told: Instructions<'a>,
+    found: Found,
     /// Up to where it was synced once, as the last clean stop or the last sync of an interval has noted: what is missing of
     /// that was not torn off by a crash.
     synced_to: Option<SyncedTo>,
@@ -144,9 +164,9 @@ impl<D: Disk> Recovery<'_, D> {
         files::segment_path(self.told.dir, base, kind)
     }
 
-    fn list(&mut self) -> io::Result<Found> {
-        let mut found = Found::default();
+    fn list(&mut self) -> io::Result<()> {
         for entry in self.disk.list(self.told.dir)? {
+            let found = &mut self.found;
             match files::parse(&entry.name) {
                 _ if entry.is_dir => self.note(format!("{} is a directory: left alone", entry.name)),
                 Name::Segment(base, kind) => found.segments.entry(base).or_default()[kind as usize] = true,
@@ -158,7 +178,7 @@ impl<D: Disk> Recovery<'_, D> {
                 Name::Foreign => self.note(format!("{} is not ours: left alone", entry.name)),
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     fn note(&mut self, note: String) {
@@ -169,68 +189,17 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.fenced.get_or_insert(reason);
     }
 
-    fn run(mut self, found: Found) -> io::Result<Recovered<D::File>> {
-        let logs: Vec<Offset> =
-            found.segments.iter().filter(|(_, has)| has[0]).map(|(base, _)| *base).collect();
-        if let Some(why) = self.told.read_only {
-            self.fence(format!("the data directory takes no writes: {why}"));
-        }
-        if logs.is_empty() && !found.segments.is_empty() {
-            self.fence("its log files are gone and only indexes are left".into());
-        }
-        if let Err(e) = self.redo_unsynced(&found) {
-            // What the page cache says is not to be believed, whatever a sync of it says now.
-            self.sync_failed = true;
-            let durable = |base: &Offset| durable_before(self.disk, self.told.dir, *base);
-            self.durable_before = found.unsynced.iter().map(durable).max();
-            self.fence(format!("a log whose last sync had failed cannot be copied: {e}"));
-        }
-        if let (Evidence::Clean(stop), Some(&first)) = (self.told.evidence, logs.first())
-            && let Some(was_first) =
-                stop.segments.first().map(|sealed| sealed.base).filter(|base| *base < first)
-        {
-            // Nobody deletes the oldest while the broker is down, but a person or a disk.
-            self.damage(&self.path(was_first, Kind::Log), Position::ZERO, 0, was_first, first);
-        }
-        let mut sealed = Vec::new();
-        let mut last = None;
-        for (i, &base) in logs.iter().enumerate() {
-            let next_base = logs.get(i + 1).copied();
-            let looked = self.segment(base, next_base, &found)?;
-            match next_base {
-                Some(_) => sealed.push(looked.sealed),
-                None => last = Some(looked),
-            }
-        }
-        let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
-        if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
-            // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
-            let (base, from) = last.as_ref().map_or((synced.segment, Position::ZERO), |last| {
-                (last.sealed.base, Position::new(last.sealed.bytes))
-            });
-            self.damage(&self.path(base, Kind::Log), from, 0, end, synced.end);
-            end = synced.end;
-            if let Some(last) = &mut last {
-                (last.sealed.end, last.whole) = (end, false);
-            }
-        }
-        if !logs.is_empty() && self.is_lost(end, &found) {
-            let name = files::segment_name(end, Kind::Log);
-            self.fence(format!("{name} is gone, and its index shows that it held records: put it back"));
-            self.is_end_unseen = true;
-        }
-        self.tidy(&found, &logs);
+    fn run(mut self) -> io::Result<Recovered<D::File>> {
+        let logs = self.found.logs();
+        self.prepare(&logs);
+        let (mut sealed, mut last) = self.look_at_all(&logs)?;
+        let end = self.find_end(&logs, last.as_mut());
+        self.tidy(&logs);
         let mut durable = sealed.last().map_or(Offset::ZERO, |s| s.end);
         let mut active = None;
         if let Some(last) = last {
             let synced;
-            if last.whole && self.report.fenced.is_none() {
-                active = self.activate(&last)?;
-                synced = self.is_durable;
-            } else {
-                // Sealed as it is, and like every sealed segment durable before another follows.
-                synced = self.told.read_only.is_some() || self.sync_sealed(last.sealed.base);
-            }
+            (active, synced) = self.go_on(&last)?;
             if active.is_none() {
                 sealed.push(last.sealed);
             }
@@ -245,22 +214,89 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.segments = logs.len();
         let is_active = |base: Offset| active.as_ref().is_some_and(|a| a.base == base);
         let indexes_in_order = self.unbuilt.iter().all(|(base, ..)| is_active(*base));
-        let hidden_to = match self.is_end_unseen {
-            true => Some(Offset::new(u64::MAX)),
-            false => (durable < end).then_some(end),
+        let hidden = match self.is_end_unseen {
+            true => Hidden::Unknown,
+            false if durable < end => Hidden::Until(end),
+            false => Hidden::Nothing,
         };
         let (unopened, report) = (None, self.report);
-        Ok(Recovered { sealed, active, end, durable, hidden_to, indexes_in_order, unopened, report })
+        Ok(Recovered { sealed, active, end, durable, hidden, indexes_in_order, unopened, report })
+    }
+
+    /// What has to be known, or done, before a segment is looked at.
+    fn prepare(&mut self, logs: &[Offset]) {
+        if let Some(why) = self.told.read_only {
+            self.fence(format!("the data directory takes no writes: {why}"));
+        }
+        if logs.is_empty() && !self.found.segments.is_empty() {
+            self.fence("its log files are gone and only indexes are left".into());
+        }
+        if let Err(e) = self.redo_unsynced() {
+            // What the page cache says is not to be believed, whatever a sync of it says now.
+            self.sync_failed = true;
+            let durable = |base: &Offset| durable_before(self.disk, self.told.dir, *base);
+            self.durable_before = self.found.unsynced.iter().map(durable).max();
+            self.fence(format!("a log whose last sync had failed cannot be copied: {e}"));
+        }
+        if let (Evidence::Clean(stop), Some(&first)) = (self.told.evidence, logs.first())
+            && let Some(was_first) =
+                stop.segments.first().map(|sealed| sealed.base).filter(|base| *base < first)
+        {
+            // Nobody deletes the oldest while the broker is down, but a person or a disk.
+            self.damage(&self.path(was_first, Kind::Log), Position::ZERO, 0, was_first, first);
+        }
+    }
+
+    /// Looks at every segment, in order: those that are followed by another, and the last.
+    fn look_at_all(&mut self, logs: &[Offset]) -> io::Result<(Vec<Sealed>, Option<Looked>)> {
+        let Some((&last, before)) = logs.split_last() else { return Ok((Vec::new(), None)) };
+        let mut sealed = Vec::new();
+        for (&base, &next) in before.iter().zip(&logs[1..]) {
+            sealed.push(self.look_at(base, Some(next))?.sealed);
+        }
+        Ok((sealed, Some(self.look_at(last, None)?)))
+    }
+
+    /// The log end offset: where the last segment ends, or where the log is known to have ended, if that is further.
+    fn find_end(&mut self, logs: &[Offset], last: Option<&mut Looked>) -> Offset {
+        let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
+        if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
+            // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
+            let (base, from) = last.as_ref().map_or((synced.segment, Position::ZERO), |last| {
+                (last.sealed.base, Position::new(last.sealed.bytes))
+            });
+            self.damage(&self.path(base, Kind::Log), from, 0, end, synced.end);
+            end = synced.end;
+            if let Some(last) = last {
+                (last.sealed.end, last.whole) = (end, false);
+            }
+        }
+        if !logs.is_empty() && self.is_lost(end) {
+            let name = files::segment_name(end, Kind::Log);
+            self.fence(format!("{name} is gone, and its index shows that it held records: put it back"));
+            self.is_end_unseen = true;
+        }
+        end
+    }
+
+    /// Opens the last segment for appending, where it can be; and whether it is durable as far as it can be read.
+    fn go_on(&mut self, last: &Looked) -> io::Result<(Option<Active<D::File>>, bool)> {
+        if last.whole && self.report.fenced.is_none() {
+            let active = self.activate(last)?;
+            return Ok((active, self.is_durable));
+        }
+        // Sealed as it is, and like every sealed segment durable before another follows.
+        Ok((None, self.told.read_only.is_some() || self.sync_sealed(last.sealed.base)))
     }
 
     /// Whether the segment that follows at the end has an index with entries, and no log. A log's name is durable before its
     /// index has any, so no crash leaves that. How many records it held nobody knows, nor so which offset is the next.
-    fn is_lost(&self, end: Offset, found: &Found) -> bool {
+    fn is_lost(&self, end: Offset) -> bool {
         let holds = |kind| {
             let file = self.disk.open(&self.path(end, kind), Open::Read);
             file.and_then(|file| file.len()).is_ok_and(|len| len >= ENTRY_BYTES as u64)
         };
-        let is_orphan = found.segments.get(&end).is_some_and(|has| !has[Kind::Log as usize]);
+        let is_orphan = self.found.segments.get(&end).is_some_and(|has| !has[Kind::Log as usize]);
         is_orphan && [Kind::Index, Kind::TimeIndex].into_iter().any(holds)
     }
 
@@ -279,11 +315,11 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// After a failed sync the page cache can hold what the disk does not, marked as written. Copying the log writes
     /// it again; only then may it be believed.
-    fn redo_unsynced(&mut self, found: &Found) -> io::Result<()> {
+    fn redo_unsynced(&mut self) -> io::Result<()> {
         if self.told.read_only.is_some() {
             return Ok(());
         }
-        for &base in &found.unsynced {
+        for base in self.found.unsynced.clone() {
             let log = self.path(base, Kind::Log);
             match self.disk.open(&log, Open::Read) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -300,10 +336,11 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// Removes what belongs to no segment any more.
-    fn tidy(&mut self, found: &Found, logs: &[Offset]) {
+    fn tidy(&mut self, logs: &[Offset]) {
         if self.told.read_only.is_some() || self.report.fenced.is_some() {
             return;
         }
+        let found = &self.found;
         let mut gone = found.leftovers.clone();
         for (&base, has) in &found.segments {
             if !logs.contains(&base) {

@@ -10,17 +10,16 @@
 //! A partition whose directory could not be synced after a removal is fenced, and no more of it goes: the removal of a later
 //! segment could become durable before this one's, and a power loss would leave a gap.
 
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::disk::{self, Disk};
+use crate::disk::Disk;
 use crate::files::{self, Kind};
-use crate::partition::{Partition, off_thread};
-use crate::segment::Sealed;
+use crate::partition::Partition;
+use crate::segment::{self, Removed, Sealed};
 use crate::units::{Offset, Timestamp};
+use crate::work::off_thread;
 
 /// Looks at one partition and deletes what may go.
 pub(crate) async fn look<D: Disk>(partition: &Partition<D>) {
@@ -90,7 +89,7 @@ async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
     while let Some(oldest) = partition.begin_removal(offset) {
         let config = partition.config();
         let (disk, dir) = (config.disk.clone(), config.dir.clone());
-        let removed = off_thread(&*config.work, move || remove(&disk, &dir, oldest.base)).await;
+        let removed = off_thread(&*config.work, move || segment::remove(&disk, &dir, oldest.base)).await;
         partition.end_removal(oldest, &removed);
         match removed {
             Removed::Gone => config.stats.segments_deleted.add(1),
@@ -106,36 +105,6 @@ async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
             Removed::InDoubt(_) => return,
         }
     }
-}
-
-/// What became of an attempt to remove a segment.
-#[derive(Debug)]
-pub(crate) enum Removed {
-    /// It is gone, durably.
-    Gone,
-    /// It is there, whole.
-    Not(io::Error),
-    /// Its log is gone, and may come back with a power loss.
-    InDoubt(io::Error),
-}
-
-/// The log first: an index without a log is a leftover, a log without an index would be served again.
-fn remove<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Removed {
-    let log = files::segment_path(dir, base, Kind::Log);
-    let removed = disk.open_dir(dir).and_then(|dir| files::remove_if_there(disk, &log).map(|()| dir));
-    let opened = match removed {
-        Ok(opened) => opened,
-        Err(e) => return Removed::Not(e),
-    };
-    if let Err(e) = disk::sync_dir(disk, &opened) {
-        return Removed::InDoubt(e);
-    }
-    let indexes = [Kind::Index, Kind::TimeIndex].map(|kind| files::segment_path(dir, base, kind));
-    for path in indexes.into_iter().chain([files::damaged_path(dir, base)]) {
-        // What stays of them belongs to nothing, and goes at the next start.
-        let _ = files::remove_if_there(disk, &path);
-    }
-    Removed::Gone
 }
 
 #[cfg(test)]

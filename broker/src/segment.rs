@@ -134,14 +134,20 @@ pub struct Handles<F> {
 }
 
 impl<F: DiskFile> Handles<F> {
-    /// Makes the log durable.
+    /// Makes what was appended durable.
     pub fn sync_log(&self) -> io::Result<()> {
         disk::sync_file(&*self.log)
     }
 
-    /// Makes it durable that what a failed write left is cut off.
+    /// Makes it durable that what a failed write left is cut off. Another place than [`Handles::sync_log`], since another promise
+    /// hangs on it: each of the broker's syncs can be switched off alone, to see that something notices.
     pub fn sync_cut(&self) -> io::Result<()> {
         disk::sync_file(&*self.log)
+    }
+
+    /// Whether the index files hold every entry that they should.
+    pub fn are_indexes_complete(&self) -> bool {
+        self.indexes_complete
     }
 
     /// Makes the indexes durable; false where that failed or they lack entries, so that they have to be rebuilt.
@@ -185,6 +191,36 @@ fn fresh_index<D: Disk>(disk: &D, path: PathBuf) -> io::Result<Writer<D::File>> 
     let file = disk.open(&path, Open::Create)?;
     disk::set_len(&file, 0)?;
     Ok(Writer::new(path, file, 0))
+}
+
+/// What became of an attempt to remove a segment.
+#[derive(Debug)]
+pub(crate) enum Removed {
+    /// It is gone, durably.
+    Gone,
+    /// It is there, whole.
+    Not(io::Error),
+    /// Its log is gone, and may come back with a power loss.
+    InDoubt(io::Error),
+}
+
+/// Removes a segment's files. The log first: an index without a log is a leftover, a log without an index would be served again.
+pub(crate) fn remove<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Removed {
+    let log = files::segment_path(dir, base, Kind::Log);
+    let removed = disk.open_dir(dir).and_then(|dir| files::remove_if_there(disk, &log).map(|()| dir));
+    let opened = match removed {
+        Ok(opened) => opened,
+        Err(e) => return Removed::Not(e),
+    };
+    if let Err(e) = disk::sync_dir(disk, &opened) {
+        return Removed::InDoubt(e);
+    }
+    let indexes = [Kind::Index, Kind::TimeIndex].map(|kind| files::segment_path(dir, base, kind));
+    for path in indexes.into_iter().chain([files::damaged_path(dir, base)]) {
+        // What stays of them belongs to nothing, and goes at the next start.
+        let _ = files::remove_if_there(disk, &path);
+    }
+    Removed::Gone
 }
 
 /// A segment's files, open for reading.
@@ -383,14 +419,20 @@ impl<F: DiskFile> View<F> {
                 _ => {
                     let behind = self.behind_damage(&mut window, position, expected)?;
                     readable(&window, position, behind)?;
-                    return Ok(TimeLookup::Damaged(expected, Position::new(position)));
+                    let next = behind.map_or(self.end, |(next, _)| next);
+                    return Ok(TimeLookup::Damaged {
+                        offset: expected,
+                        position: Position::new(position),
+                        next,
+                    });
                 }
             }
         }
         Ok(TimeLookup::None)
     }
 
-    /// Where to start looking for a time: behind a record before which, and with which, nothing is as late as `at`.
+    /// Where to start looking for a time: at the record that the last index entry earlier than `at` names. Neither it nor anything
+    /// before it is as late as `at`.
     fn locate_before(&self, at: Timestamp) -> io::Result<Place> {
         let start = (self.base, Position::ZERO);
         let entry = self.time_index.as_ref().and_then(|i| i.last_where(|e| e.key < at.get()));
@@ -434,7 +476,14 @@ pub enum TimeLookup {
     /// This record, with its timestamp.
     Found(Offset, Timestamp),
     /// A damaged record first, which may be the one.
-    Damaged(Offset, Position),
+    Damaged {
+        /// Its offset.
+        offset: Offset,
+        /// Where the bad bytes begin.
+        position: Position,
+        /// The first offset behind them.
+        next: Offset,
+    },
     /// No record as late as that.
     None,
 }

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// A piece of work. What it finds out it leaves where its maker can see it.
 pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
@@ -19,6 +19,18 @@ pub trait Work: Debug + Send + Sync + 'static {
 
     /// Runs all jobs, at most `width` at a time where that is possible, and returns when they are done. Blocks.
     fn run_all(&self, jobs: Vec<Job<'_>>, width: usize);
+}
+
+/// Runs a job off the async thread and gives its result.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: &dyn Work,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let slot = Arc::new(Mutex::new(None));
+    let result = slot.clone();
+    work.run(Box::new(move || *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(job()))).await;
+    let value = result.lock().unwrap_or_else(|e| e.into_inner()).take();
+    value.expect("the work seam runs every job to its end")
 }
 
 /// Worker threads: tokio's blocking pool, and scoped threads for [`Work::run_all`].

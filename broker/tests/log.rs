@@ -224,6 +224,80 @@ async fn a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty() {
     assert_eq!(again.range().unwrap().end, Offset::ZERO);
 }
 
+/// A reader that still holds a partition reads nothing of the topic that has its name now.
+#[tokio::test]
+async fn what_was_deleted_reads_as_deleted_and_never_as_what_came_after_it() {
+    let bench = Bench::small();
+    let held = Held::default();
+    let (broker, _) = bench.open_with(Arc::new(held.clone()));
+    let make = || broker.create_topic("t", TopicSettings::with_partitions(1));
+    make().await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    for n in 0..20 {
+        append(&partition, &[&n.to_string()]).await;
+    }
+    let is_gone = || {
+        let read = partition.read(Offset::ZERO, 100).map(|_| ());
+        let looked = partition.first_at_or_after(Timestamp::from_millis(0)).map(|_| ());
+        [read, looked].iter().all(|outcome| matches!(outcome, Err(Error::Deleted { .. })))
+    };
+    // Its directory has lost its name; whether that is durable, nobody knows yet.
+    held.holds.store(true, Ordering::Relaxed);
+    let deleting = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.delete_topic("t").await }
+    });
+    while bench.path(LOG_0).exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(is_gone(), "while it is deleted");
+    held.holds.store(false, Ordering::Relaxed);
+    held.go_on.notify_one();
+    deleting.await.unwrap().unwrap();
+    make().await.unwrap();
+    let anew = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    for _ in 0..20 {
+        append(&anew, &["anew"]).await;
+    }
+    assert!(is_gone(), "once there is another of its name");
+    assert!(matches!(partition.range(), Err(Error::Deleted { .. })));
+}
+
+/// A clean stop has synced everything and let go of the directory: what comes later is another broker's.
+#[tokio::test]
+async fn nothing_is_written_behind_a_clean_stop() {
+    let interval = Durability::Interval(Duration::from_millis(20));
+    let bench = Bench::new(Settings { durability: interval, ..Settings::default() });
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    let _ = broker.close().await;
+    let _ = fs::remove_file(bench.path("synced"));
+    let before = bench.files();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    partition.idle().await;
+    assert_eq!(bench.files(), before);
+}
+
+#[tokio::test]
+async fn a_lookup_by_time_that_meets_damage_says_where_it_ends() {
+    let bench = Bench::new(Settings::default());
+    let (_broker, partition) = bench.one_partition().await;
+    for n in 0..6 {
+        bench.clock.set(n);
+        append(&partition, &["v"]).await;
+    }
+    // Records of 30 bytes: those at 2 and 3 are no longer what they were.
+    let mut log = fs::read(bench.path(LOG_0)).unwrap();
+    log[75..110].fill(0xff);
+    fs::write(bench.path(LOG_0), log).unwrap();
+    match partition.first_at_or_after(Timestamp::from_millis(5)) {
+        Err(Error::Corrupt { position, offset, next, .. }) => {
+            assert_eq!((position.get(), offset.get(), next.get()), (60, 2, 4));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn under_os_bytes_do_not_wait_for_a_roll_to_be_synced() {
     let bench = Bench::new(Settings { max_unsynced_bytes: 300, ..Settings::default() });

@@ -208,7 +208,7 @@ impl Source {
             let outcome =
                 client.consume(&args.topic, self.partition, Fetch::from(self.next).wait(wait)).await;
             let away = match &outcome {
-                Outcome::Unknown(reason) => Some(reason.clone()),
+                Outcome::Unknown(doubt) => Some(doubt.why.clone()),
                 Outcome::Refused(refusal) if is_away(refusal.code) => Some(refusal.message.clone()),
                 _ => None,
             };

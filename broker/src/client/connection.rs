@@ -77,7 +77,7 @@ impl Produced {
                 .map(|nth| Outcome::Acknowledged(Placed { partition, offset: base.plus(nth) }))
                 .collect(),
             Self::Appended { .. } => {
-                vec![Outcome::Unknown("the answer does not fit the records".into()); count]
+                vec![Outcome::unanswered("the answer does not fit the records"); count]
             }
             Self::Other(response) => types::produce_outcomes(Outcome::of(response), count),
         }
@@ -98,7 +98,7 @@ fn take_consumed(
     let outcome = Outcome::of(proto::Response::decode(message)?);
     Ok(outcome.and_then(|kind| {
         let again = Bytes::from(proto::Response::from(kind).encode_to_vec());
-        let unfit = || Outcome::Unknown("the answer is not one to a consume".into());
+        let unfit = || Outcome::unanswered("the answer is not one to a consume");
         ConsumeAnswer::find(&again).map_or_else(unfit, Outcome::Acknowledged)
     }))
 }

@@ -49,8 +49,8 @@ pub enum Outcome<T> {
     Acknowledged(T),
     /// It was not done, and never will be.
     Refused(Refusal),
-    /// No answer came, or one that says that nobody knows: it was done once, or not. Says why.
-    Unknown(String),
+    /// No answer came, or one that says that nobody knows: it was done once, or not.
+    Unknown(Doubt),
 }
 
 /// Why a request was not done.
@@ -63,13 +63,28 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// Why nobody knows whether a request was done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct Doubt {
+    /// For people.
+    pub why: String,
+    /// Whether the server has said so. Otherwise its answer did not come, or cannot be understood.
+    pub is_told: bool,
+}
+
 impl<T> Outcome<T> {
+    /// Unknown, since there is no answer that says.
+    pub(super) fn unanswered(why: impl Into<String>) -> Self {
+        Outcome::Unknown(Doubt { why: why.into(), is_told: false })
+    }
+
     /// Acknowledged: the answer. Otherwise an error that says which of the other two it is.
     pub fn into_result(self) -> Result<T, Failure> {
         match self {
             Outcome::Acknowledged(answer) => Ok(answer),
             Outcome::Refused(refusal) => Err(Failure::Refused(refusal)),
-            Outcome::Unknown(reason) => Err(Failure::Unknown(reason)),
+            Outcome::Unknown(doubt) => Err(Failure::Unknown(doubt)),
         }
     }
 
@@ -78,7 +93,7 @@ impl<T> Outcome<T> {
         match self {
             Outcome::Acknowledged(answer) => next(answer),
             Outcome::Refused(refusal) => Outcome::Refused(refusal),
-            Outcome::Unknown(reason) => Outcome::Unknown(reason),
+            Outcome::Unknown(doubt) => Outcome::Unknown(doubt),
         }
     }
 }
@@ -90,8 +105,8 @@ pub enum Failure {
     #[error(transparent)]
     Refused(Refusal),
     /// It was done once, or not.
-    #[error("{0}")]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(Doubt),
 }
 
 impl Outcome<response::Kind> {
@@ -100,9 +115,7 @@ impl Outcome<response::Kind> {
         match response.kind {
             Some(response::Kind::Error(error)) => error.into(),
             Some(kind) => Outcome::Acknowledged(kind),
-            None => {
-                Outcome::Unknown("the server's answer is of a kind that this client does not know".into())
-            }
+            None => Outcome::unanswered("the server's answer is of a kind that this client does not know"),
         }
     }
 }
@@ -114,7 +127,7 @@ impl<T> From<proto::ErrorResponse> for Outcome<T> {
             Some(code) if !code.leaves_outcome_unknown() => {
                 Outcome::Refused(Refusal { code, message: error.message })
             }
-            _ => Outcome::Unknown(error.message),
+            code => Outcome::Unknown(Doubt { why: error.message, is_told: code.is_some() }),
         }
     }
 }
@@ -134,14 +147,14 @@ pub(crate) fn produce_outcomes(answer: Outcome<response::Kind>, count: usize) ->
     let produced = match answer {
         Outcome::Acknowledged(response::Kind::Produce(produced)) => produced,
         Outcome::Acknowledged(_) => {
-            return all(Outcome::Unknown("the answer is not one to a produce".into()));
+            return all(Outcome::unanswered("the answer is not one to a produce"));
         }
         Outcome::Refused(refusal) => return all(Outcome::Refused(refusal)),
-        Outcome::Unknown(reason) => return all(Outcome::Unknown(reason)),
+        Outcome::Unknown(doubt) => return all(Outcome::Unknown(doubt)),
     };
     match place(produced, count) {
         Some(outcomes) => outcomes,
-        None => all(Outcome::Unknown("the answer does not fit the records".into())),
+        None => all(Outcome::unanswered("the answer does not fit the records")),
     }
 }
 
@@ -361,8 +374,8 @@ mod tests {
     fn a_code_decides_between_refused_and_unknown() {
         let of = |code: i32| Outcome::<()>::from(proto::ErrorResponse { code, message: String::new() });
         assert!(matches!(of(Code::Fenced as i32), Outcome::Refused(_)));
-        assert!(matches!(of(Code::OutcomeUnknown as i32), Outcome::Unknown(_)));
-        assert!(matches!(of(4711), Outcome::Unknown(_)));
+        assert!(matches!(of(Code::OutcomeUnknown as i32), Outcome::Unknown(Doubt { is_told: true, .. })));
+        assert!(matches!(of(4711), Outcome::Unknown(Doubt { is_told: false, .. })));
     }
 
     #[test]

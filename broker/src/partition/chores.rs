@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::state::{Roll, State};
-use super::{Config, Partition, off_thread};
+use super::state::{Life, Roll, State};
+use super::{Config, Partition};
 use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::recovery;
-use crate::retention::Removed;
-use crate::segment::{self, Active, Sealed};
+use crate::segment::{self, Active, Removed, Sealed};
 use crate::session::{self, SyncedTo};
 use crate::settings::Durability;
 use crate::units::Offset;
+use crate::work::off_thread;
 
 /// What the background task does next.
 pub(super) enum Chore<F> {
@@ -43,7 +43,8 @@ impl<D: Disk> Partition<D> {
                 tokio::time::sleep(after).await;
                 let mut state = partition.lock();
                 state.timer = false;
-                state.sync_wanted = true;
+                // Closing syncs what is left; behind it, the directory may be another broker's.
+                state.sync_wanted |= !state.life.is_ending();
                 partition.look_after(state);
             });
         }
@@ -97,7 +98,7 @@ impl<D: Disk> Partition<D> {
     /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
     pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, mark: SyncedTo) {
         let config = self.0.config.clone();
-        let closing = self.lock().closing;
+        let closing = self.lock().life == Life::Closing;
         let started = Instant::now();
         let result = off_thread(&*config.work.clone(), move || {
             handles.sync_log()?;
@@ -148,11 +149,11 @@ impl<D: Disk> Partition<D> {
         recovery::mark_unsynced(&config.disk, &config.dir, base, durable);
     }
 
-    /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition is closing:
+    /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition comes to an end:
     /// what has its names then may be another topic's.
     pub(crate) fn begin_removal(&self, offset: Offset) -> Option<Sealed> {
         let mut state = self.lock();
-        let may = state.fenced.is_none() && !state.closing;
+        let may = state.fenced.is_none() && state.life == Life::Open;
         state.removing = state.sealed.first().copied().filter(|s| may && s.end <= offset);
         state.removing
     }
@@ -201,10 +202,22 @@ impl<D: Disk> Partition<D> {
             }
             Ok(_) => {}
             Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
-            Err(RollFailed::Create { path, error: e, is_left }) => {
-                self.tell_failing(&mut state, &path, &e);
+            Err(RollFailed::Create { path, error: e, is_left, indexes_failed }) => {
+                let error = match (state.life, e.kind()) {
+                    (Life::Deleting, io::ErrorKind::NotFound) => self.deleted(),
+                    _ => {
+                        self.tell_failing(&mut state, &path, &e);
+                        Error::Storage { path, source: e.into() }
+                    }
+                };
                 state.next_is_there = is_left;
-                state.roll_failed = Some((n, Error::Storage { path, source: e.into() }));
+                state.roll_failed = Some((n, error));
+                state.indexes_in_order &= !indexes_failed;
+                // The old one stays, and is synced: the sync that an append asked for has been this one.
+                if old.is_some() && state.fenced.is_none() {
+                    self.0.config.stats.synced(started.elapsed());
+                    state.durable = state.durable.max(base);
+                }
             }
             Err(RollFailed::SyncDir(e)) => {
                 self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));
@@ -225,6 +238,8 @@ enum RollFailed {
         error: io::Error,
         /// Whether its log may be there all the same.
         is_left: bool,
+        /// Whether a sync of the old one's indexes has failed: what the next one says of them is not to be believed.
+        indexes_failed: bool,
     },
     SyncDir(io::Error),
 }
@@ -235,15 +250,16 @@ fn roll<D: Disk>(
     from: Option<segment::Handles<D::File>>,
     base: Offset,
 ) -> Result<Rolled<D::File>, RollFailed> {
-    let mut indexes_synced = true;
+    let (mut indexes_synced, mut indexes_failed) = (true, false);
     if let Some(old) = from {
         old.sync_log().map_err(RollFailed::Sync)?;
         indexes_synced = old.sync_indexes();
+        indexes_failed = old.are_indexes_complete() && !indexes_synced;
     }
     let disk = &config.disk;
     let failed = |error, is_left| {
         let path = files::segment_path(&config.dir, base, Kind::Log);
-        RollFailed::Create { path, error, is_left }
+        RollFailed::Create { path, error, is_left, indexes_failed }
     };
     let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, false))?;
     let active = match segment::create(disk, &config.dir, base, config.index_interval) {

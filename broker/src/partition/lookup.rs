@@ -36,9 +36,12 @@ impl<D: Disk> Partition<D> {
                 self.view(&state, base)
             };
             let view = match view {
-                // Retention was faster.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                view => view.map_err(|e| self.unreadable(Offset::ZERO, e))?,
+                // Retention was faster, if nothing worse.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => match self.unreadable(base, e) {
+                    gone @ Error::Deleted { .. } => return Err(gone),
+                    _ => continue,
+                },
+                view => view.map_err(|e| self.unreadable(base, e))?,
             };
             // And so it was where the segment that is there now is a later one.
             if view.base != base {
@@ -46,8 +49,7 @@ impl<D: Disk> Partition<D> {
             }
             match view.first_at_or_after(at).map_err(|e| self.unreadable(base, e))? {
                 TimeLookup::Found(offset, timestamp) => return Ok(Some((offset, timestamp))),
-                TimeLookup::Damaged(offset, position) => {
-                    let next = offset.next();
+                TimeLookup::Damaged { offset, position, next } => {
                     return Err(Error::Corrupt { segment: view.path, position, offset, next });
                 }
                 TimeLookup::None => {}

@@ -10,7 +10,7 @@ use crate::disk::{Disk, DiskFile, Open};
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::index::ENTRY_BYTES;
-use crate::recovery::Recovered;
+use crate::recovery::{Hidden, Recovered};
 use crate::report::Damage;
 use crate::segment::{Active, Sealed};
 use crate::session::{Closed, SyncedTo};
@@ -34,12 +34,9 @@ pub(crate) struct State<D: Disk> {
     pub(super) damage_told: BTreeSet<(Offset, Position)>,
     /// Why it cannot even be read: recovery could not open it.
     pub(super) unopened: Option<String>,
-    /// Up to where there are, or may be, records behind the readable end: see [`Recovered::hidden_to`]. Who asks for them is
-    /// told so, and not that the log ends.
-    pub(super) hidden_to: Option<Offset>,
-    pub(super) closing: bool,
-    /// Whether its topic was deleted.
-    pub(super) retired: bool,
+    /// What there is behind the readable end. Who asks for it is told so, and not that the log ends.
+    pub(super) hidden: Hidden,
+    pub(super) life: Life,
     /// Whether the background task exists.
     pub(super) busy: bool,
     pub(super) roll: Roll,
@@ -74,6 +71,24 @@ pub(crate) struct State<D: Disk> {
     pub(super) removing: Option<Sealed>,
 }
 
+/// How far a partition has come on its way to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Open,
+    /// Its topic is being deleted, which may fail still: its files may have lost their names.
+    Deleting,
+    /// It takes no more writes, and ends what it is at.
+    Closing,
+    /// Its topic was deleted. What has the names of its files may be another's.
+    Deleted,
+}
+
+impl Life {
+    pub(super) fn is_ending(self) -> bool {
+        matches!(self, Life::Closing | Life::Deleted)
+    }
+}
+
 /// Whether the active segment is to be followed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Roll {
@@ -85,7 +100,7 @@ pub(super) enum Roll {
 impl<D: Disk> State<D> {
     /// As recovery left it.
     pub(super) fn new(recovered: Recovered<D::File>) -> Self {
-        let Recovered { sealed, active, end, durable, hidden_to, indexes_in_order, unopened, report } =
+        let Recovered { sealed, active, end, durable, hidden, indexes_in_order, unopened, report } =
             recovered;
         Self {
             start: report.start,
@@ -97,9 +112,8 @@ impl<D: Disk> State<D> {
             failing: false,
             damage_told: BTreeSet::new(),
             unopened,
-            hidden_to,
-            closing: false,
-            retired: false,
+            hidden,
+            life: Life::Open,
             busy: false,
             roll: Roll::No,
             sync_wanted: false,
@@ -123,9 +137,9 @@ impl<D: Disk> State<D> {
 
     pub(super) fn writable(&self, name: &str) -> Result<(), Error> {
         match &self.fenced {
-            _ if self.retired => Err(Error::Deleted { partition: name.into() }),
+            _ if self.life == Life::Deleted => Err(Error::Deleted { partition: name.into() }),
             Some(reason) => Err(Error::Fenced { what: name.into(), reason: reason.clone() }),
-            None if self.closing => Err(Error::ShuttingDown),
+            None if self.life == Life::Closing => Err(Error::ShuttingDown),
             None => Ok(()),
         }
     }
@@ -162,8 +176,12 @@ impl<D: Disk> State<D> {
     /// Why an offset behind the readable end cannot be told from one that does not exist, where that is so.
     pub(super) fn hidden(&self, config: &Config<D>, offset: Offset) -> Option<Error> {
         let end = self.readable_end(config.durability);
-        let hidden = self.hidden_to.is_some_and(|to| end < to && offset >= end);
-        let reason = self.fenced.as_ref().filter(|_| hidden)?;
+        let is_hidden = match self.hidden {
+            Hidden::Nothing => false,
+            Hidden::Until(to) => end < to && offset >= end,
+            Hidden::Unknown => offset >= end,
+        };
+        let reason = self.fenced.as_ref().filter(|_| is_hidden)?;
         Some(Error::Unopened {
             what: format!("{} from offset {end} on", config.name),
             reason: reason.clone(),
@@ -172,6 +190,7 @@ impl<D: Disk> State<D> {
 
     pub(super) fn range(&self, config: &Config<D>) -> Result<Range, Error> {
         match &self.unopened {
+            _ if self.life == Life::Deleted => Err(Error::Deleted { partition: config.name.clone() }),
             Some(reason) => Err(Error::Unopened { what: config.name.clone(), reason: reason.clone() }),
             None => Ok(Range { start: self.start, end: self.readable_end(config.durability) }),
         }

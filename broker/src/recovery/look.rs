@@ -3,11 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Found, Instructions, Recovery, name_of};
+use super::{Instructions, Recovery, name_of};
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
 use crate::index::{self, ENTRY_BYTES, Entry};
 use crate::meter::Meter;
+use crate::record::HEADER_BYTES;
 use crate::report::Damage;
 use crate::scan::{Hole, Scan, Tail, Window};
 use crate::segment::Sealed;
@@ -23,34 +24,43 @@ pub(super) struct Looked {
     pub whole: bool,
 }
 
+/// A segment to look at.
+struct Segment<F> {
+    base: Offset,
+    /// The base offset of the segment behind it; `None`: it is the last.
+    next: Option<Offset>,
+    path: PathBuf,
+    log: F,
+    /// Bytes of the log.
+    len: u64,
+    /// Whether an earlier start has found damage in it, and served it as that.
+    is_marked: bool,
+}
+
 impl<D: Disk> Recovery<'_, D> {
-    pub(super) fn segment(
-        &mut self,
-        base: Offset,
-        next: Option<Offset>,
-        found: &Found,
-    ) -> io::Result<Looked> {
+    /// Looks at the segment with this base offset, that is followed by one with the base offset `next`, if by any.
+    pub(super) fn look_at(&mut self, base: Offset, next: Option<Offset>) -> io::Result<Looked> {
         let path = self.path(base, Kind::Log);
         let log = self.disk.open(&path, Open::Read)?;
         let len = log.len()?;
-        let damaged = found.damaged.contains(&base);
-        if !damaged && let Some(looked) = self.trusted(base, next, len, found) {
-            return Ok(looked);
+        let is_marked = self.found.damaged.contains(&base);
+        let segment = Segment { base, next, path, log, len, is_marked };
+        if !is_marked {
+            if let Some(looked) = self.trusted(&segment) {
+                return Ok(looked);
+            }
+            if let Some(looked) = self.proven(&segment)? {
+                return Ok(looked);
+            }
         }
-        if !damaged
-            && let Some(next) = next
-            && let Some(looked) = self.proven(&log, base, next, len)?
-        {
-            return Ok(looked);
-        }
-        let scan = Scan::run(&log, len, base, self.told.index_interval);
+        let scan = Scan::run(&segment.log, len, base, self.told.index_interval);
         self.report.scanned += scan.records;
-        let looked = self.settle(&path, &log, base, next, len, scan, found)?;
-        Ok(looked)
+        Ok(self.settle(&segment, scan))
     }
 
     /// A segment that is as a clean stop left it, without reading it.
-    fn trusted(&self, base: Offset, next: Option<Offset>, len: u64, found: &Found) -> Option<Looked> {
+    fn trusted(&self, segment: &Segment<D::File>) -> Option<Looked> {
+        let &Segment { base, next, len, .. } = segment;
         let Evidence::Clean(Closed { index_interval, segments }) = self.told.evidence else { return None };
         let sealed = *segments.iter().find(|s| s.base == base)?;
         let same_interval = next.is_some() || *index_interval == self.told.index_interval;
@@ -60,7 +70,7 @@ impl<D: Disk> Recovery<'_, D> {
         // Where the latest time is not known, a start could not read all of it, and left indexes without the rest.
         let was_read = sealed.latest.is_some() || sealed.bytes == 0;
         let fits = sealed.bytes == len && follows && same_interval && was_read;
-        let unsynced = found.unsynced.contains(&base);
+        let unsynced = self.found.unsynced.contains(&base);
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
         let complete = [index.len(), time_index.len()].iter().all(|n| *n as u64 == sealed.entries);
@@ -69,7 +79,8 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// A sealed segment whose indexes are in order and lead to a tail that reaches the next segment.
-    fn proven(&mut self, log: &D::File, base: Offset, next: Offset, len: u64) -> io::Result<Option<Looked>> {
+    fn proven(&mut self, segment: &Segment<D::File>) -> io::Result<Option<Looked>> {
+        let &Segment { base, next: Some(next), ref log, len, .. } = segment else { return Ok(None) };
         let Some(index) = self.index_entries(base, Kind::Index, next, len) else { return Ok(None) };
         let Some(times) = self.index_entries(base, Kind::TimeIndex, next, len) else { return Ok(None) };
         if index.len() != times.len() {
@@ -106,7 +117,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// The entries of an index file, where all of them are possible in this segment.
     fn index_entries(&self, base: Offset, kind: Kind, end: Offset, bytes: u64) -> Option<Vec<Entry>> {
-        let limit = (bytes / crate::record::HEADER_BYTES as u64 + 1) * ENTRY_BYTES as u64;
+        let limit = (bytes / HEADER_BYTES as u64 + 1) * ENTRY_BYTES as u64;
         let file = files::read_small(self.disk, &self.path(base, kind), limit).ok()??;
         let entries = index::decode_all(&file, kind == Kind::Index)?;
         let within = |offset: u64| (base.get()..end.get()).contains(&offset);
@@ -118,134 +129,118 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
-    #[allow(clippy::too_many_arguments)]
-    fn settle(
-        &mut self,
-        path: &Path,
-        log: &D::File,
-        base: Offset,
-        next: Option<Offset>,
-        len: u64,
-        mut scan: Scan,
-        found: &Found,
-    ) -> io::Result<Looked> {
-        // What an earlier start has served as damaged stays as it was.
-        let served = found.damaged.contains(&base);
-        let is_loss = |hole: &&Hole| !served && self.was_never_synced(base, next, hole.position);
-        let hole = scan.holes.iter().find(is_loss).copied();
-        if let Some(hole) = hole
-            && let Some(prefix) = self.keep_prefix(log, base, len, hole, found)
+    fn settle(&mut self, segment: &Segment<D::File>, mut scan: Scan) -> Looked {
+        let base = segment.base;
+        let is_loss = |hole: &&Hole| self.was_never_synced(segment, hole.position);
+        if let Some(hole) = scan.holes.iter().find(is_loss).copied()
+            && let Some(prefix) = self.keep_prefix(segment, hole)
         {
             scan = prefix;
         }
-        self.name_holes(path, &scan);
-        for bad in &scan.unreadable {
-            let (name, bytes) = (name_of(path), bad.end - bad.position);
-            self.note(format!(
-                "{name}: {bytes} bytes from byte {} on cannot be read: {}",
-                bad.position, bad.why
-            ));
-        }
-        let entries = scan.index.len() as u64;
-        let mut sealed =
-            Sealed { base, end: scan.end, bytes: scan.end_at.get(), latest: scan.latest, entries };
-        let mut whole = scan.holes.is_empty();
-        if !scan.unreadable.is_empty() {
-            // Nobody knows how late the records there are.
-            sealed.latest = None;
-        }
-        match (&scan.tail, next) {
-            (&Tail::Disorder { found, position }, _) => {
-                let expected = scan.end;
-                let name = name_of(path);
-                self.fence(format!(
-                    "{name} has offset {found} at byte {position}, where {expected} should follow"
-                ));
-                // A write that landed in the wrong place shows how far the log had come: what lies between is damaged, or
-                // still to be found behind it, and not beyond the end.
-                let rest = len - scan.end_at.get();
-                let is_near =
-                    found >= expected && found.since(expected) <= rest / crate::record::HEADER_BYTES as u64;
-                sealed.end = if is_near { found.next() } else { expected };
-                self.damage(path, scan.end_at, rest, expected, next.unwrap_or(sealed.end));
-                sealed.bytes = len;
-                // Nobody knows how late the records behind that are: a lookup by time must not pass over them.
-                sealed.latest = None;
-                whole = false;
-            }
-            (Tail::Unreadable(why), None) => {
-                let (name, at) = (name_of(path), scan.end_at);
-                self.fence(format!("{name} cannot be read behind byte {at}: {why}"));
-                self.is_end_unseen = !matches!(self.told.evidence, Evidence::Clean(_));
-                sealed.bytes = len;
-                whole = false;
-            }
-            (Tail::Torn, None)
-                if whole && self.told.read_only.is_none() && !self.is_below_what_was_synced(&scan) =>
-            {
-                self.cut(base, scan.end_at, len);
-            }
-            _ => {}
-        }
-        if let Some(next) = next {
-            self.join(path, &mut sealed, &scan, next, len);
-        }
+        self.name_faults(&segment.path, &scan);
+        let (sealed, whole) = self.settle_end(segment, &scan);
         let damaged = !scan.holes.is_empty();
         if !damaged || self.remember_damage(base) {
             let restored = self.restore_indexes(base, &scan);
             if !damaged && restored && scan.unreadable.is_empty() {
-                self.forget_damage(base, found);
+                self.forget_damage(segment);
             }
         }
-        Ok(Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole })
+        Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole }
     }
 
-    /// Whether a log ends before what was there, and synced, once.
-    fn is_below_what_was_synced(&self, scan: &Scan) -> bool {
-        self.synced_to.is_some_and(|synced| synced.end > scan.end)
+    /// Where the segment ends, and whether it can be appended to.
+    fn settle_end(&mut self, segment: &Segment<D::File>, scan: &Scan) -> (Sealed, bool) {
+        let Segment { base, next, path, len, .. } = segment;
+        let (end, bytes, entries) = (scan.end, scan.end_at.get(), scan.index.len() as u64);
+        // Where something cannot be read, nobody knows how late the records there are.
+        let latest = scan.latest.filter(|_| scan.unreadable.is_empty());
+        let mut sealed = Sealed { base: *base, end, bytes, latest, entries };
+        let mut whole = scan.holes.is_empty();
+        if let Tail::Disorder { found, position } = scan.tail {
+            let name = name_of(path);
+            self.fence(format!("{name} has offset {found} at byte {position}, where {end} should follow"));
+            // Nor here: a lookup by time must not pass over the records behind that.
+            sealed.latest = None;
+        }
+        match (&scan.tail, next) {
+            (_, Some(next)) => self.join(segment, &mut sealed, scan, *next),
+            (&Tail::Disorder { found, .. }, None) => {
+                // A write that landed in the wrong place shows how far the log had come: what lies between is damaged, or
+                // still to be found behind it, and not beyond the end.
+                let rest = len - bytes;
+                let is_near = found >= end && found.since(end) <= rest / HEADER_BYTES as u64;
+                sealed.end = if is_near { found.next() } else { end };
+                self.damage(path, scan.end_at, rest, end, sealed.end);
+                sealed.bytes = *len;
+                whole = false;
+            }
+            (Tail::Unreadable(why), None) => {
+                self.fence(format!("{} cannot be read behind byte {bytes}: {why}", name_of(path)));
+                self.is_end_unseen = !matches!(self.told.evidence, Evidence::Clean(_));
+                sealed.bytes = *len;
+                whole = false;
+            }
+            (Tail::Torn, None) => {
+                let was_synced = self.synced_to.is_some_and(|synced| synced.end > end);
+                if whole && self.told.read_only.is_none() && !was_synced {
+                    self.cut(segment, scan.end_at);
+                }
+            }
+            (Tail::Clean, None) => {}
+        }
+        (sealed, whole)
+    }
+
+    /// Whether a sealed segment reaches the next one; what is between them is damage.
+    fn join(&mut self, segment: &Segment<D::File>, sealed: &mut Sealed, scan: &Scan, next: Offset) {
+        let Segment { path, len, .. } = segment;
+        (sealed.bytes, sealed.end) = (*len, next);
+        if scan.end > next {
+            let (name, end) = (name_of(path), scan.end);
+            self.fence(format!("{name} reaches offset {end}, but the next segment begins at {next}"));
+        } else if scan.end < next || scan.tail != Tail::Clean {
+            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
+        }
     }
 
     /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
     /// the partition takes no writes.
-    fn cut(&mut self, base: Offset, end: Position, len: u64) {
-        let cut = self.disk.open(&self.path(base, Kind::Log), Open::Write).and_then(|file| {
+    fn cut(&mut self, segment: &Segment<D::File>, end: Position) {
+        let cut = self.disk.open(&segment.path, Open::Write).and_then(|file| {
             disk::set_len(&file, end.get())?;
-            self.sync(base, &file)
+            self.sync(segment.base, &file)
         });
         match cut {
             Ok(()) => {
-                self.report.cut += len - end.get();
+                self.report.cut += segment.len - end.get();
                 self.is_durable = true;
             }
             Err(e) => self.fence(format!("its torn tail cannot be cut: {e}")),
         }
     }
 
-    /// Whether the bytes from `position` on may have been in the page cache only when the machine went down.
-    fn was_never_synced(&self, base: Offset, next: Option<Offset>, position: Position) -> bool {
+    /// Whether the bytes from `position` on may have been in the page cache only when the machine went down. What an earlier
+    /// start has served as damaged stays as it was.
+    fn was_never_synced(&self, segment: &Segment<D::File>, position: Position) -> bool {
         *self.told.evidence == Evidence::PowerLossUnsynced
-            && next.is_none()
-            && !self.synced_to.is_some_and(|synced| synced.covers(base, position))
+            && segment.next.is_none()
+            && !segment.is_marked
+            && !self.synced_to.is_some_and(|synced| synced.covers(segment.base, position))
     }
 
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
     /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage, behind
     /// which writes go on: a later start must not cut what this one has served.
-    fn keep_prefix(
-        &mut self,
-        log: &D::File,
-        base: Offset,
-        len: u64,
-        hole: Hole,
-        found: &Found,
-    ) -> Option<Scan> {
+    fn keep_prefix(&mut self, segment: &Segment<D::File>, hole: Hole) -> Option<Scan> {
+        let Segment { base, log, len, .. } = segment;
         if self.told.read_only.is_none() {
-            match self.set_aside(base, log, hole.position, found) {
+            match self.set_aside(*base, log, hole.position) {
                 Ok(aside) => {
                     let aside = name_of(&aside);
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
-                    self.cut(base, hole.position, len);
-                    if log.len().is_ok_and(|now| now == len) {
+                    self.cut(segment, hole.position);
+                    if log.len().is_ok_and(|now| now == *len) {
                         // It is fenced for that, and what is still there is served: it must not come back later.
                         return None;
                     }
@@ -257,19 +252,19 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
         }
-        Some(Scan::run(log, hole.position.get(), base, self.told.index_interval))
+        Some(Scan::run(log, hole.position.get(), *base, self.told.index_interval))
     }
 
     /// Keeps what lies from a byte on under a name of its own. If a recovery that was interrupted has done it already, it is
     /// not done twice.
-    fn set_aside(&self, base: Offset, log: &D::File, from: Position, found: &Found) -> io::Result<PathBuf> {
+    fn set_aside(&self, base: Offset, log: &D::File, from: Position) -> io::Result<PathBuf> {
         let path = |n| files::aside_path(self.told.dir, base, n);
         let mut n = 0;
         loop {
             match self.disk.open(&path(n), Open::Read) {
                 Ok(aside) if files::is_copy(log, from.get(), &aside)? => return Ok(path(n)),
                 Ok(_) => n += 1,
-                Err(e) if e.kind() == io::ErrorKind::NotFound && n < found.asides => n += 1,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && n < self.found.asides => n += 1,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => break,
                 Err(e) => return Err(e),
             }
@@ -296,9 +291,9 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// It was mended, or its damage has become a torn tail: its indexes are whole again, durably, and the mark can go. Where it
     /// stays, the next start looks again.
-    fn forget_damage(&self, base: Offset, found: &Found) {
-        if self.told.read_only.is_none() && found.damaged.contains(&base) {
-            let _ = self.disk.remove_file(&files::damaged_path(self.told.dir, base));
+    fn forget_damage(&self, segment: &Segment<D::File>) {
+        if self.told.read_only.is_none() && segment.is_marked {
+            let _ = self.disk.remove_file(&files::damaged_path(self.told.dir, segment.base));
         }
     }
 
@@ -307,9 +302,13 @@ impl<D: Disk> Recovery<'_, D> {
         disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)
     }
 
-    fn name_holes(&mut self, path: &Path, scan: &Scan) {
+    fn name_faults(&mut self, path: &Path, scan: &Scan) {
         for hole in &scan.holes {
             self.damage(path, hole.position, hole.bytes, hole.first, hole.next);
+        }
+        for bad in &scan.unreadable {
+            let (name, at, bytes) = (name_of(path), bad.position, bad.end - bad.position);
+            self.note(format!("{name}: {bytes} bytes from byte {at} on cannot be read: {}", bad.why));
         }
     }
 
@@ -323,20 +322,6 @@ impl<D: Disk> Recovery<'_, D> {
     ) {
         let segment = path.to_owned();
         self.report.damage.push(Damage { segment, position, bytes, first, next });
-    }
-
-    /// Whether a sealed segment reaches the next one; what is between them is damage.
-    fn join(&mut self, path: &Path, sealed: &mut Sealed, scan: &Scan, next: Offset, len: u64) {
-        sealed.bytes = len;
-        sealed.end = next;
-        if scan.end < next {
-            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
-        } else if scan.end > next {
-            let (name, end) = (name_of(path), scan.end);
-            self.fence(format!("{name} reaches offset {end}, but the next segment begins at {next}"));
-        } else if matches!(scan.tail, Tail::Torn | Tail::Unreadable(_)) {
-            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
-        }
     }
 
     /// Replaces the indexes that are not what appending would have written; whether they are that now.

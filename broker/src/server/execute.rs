@@ -131,7 +131,10 @@ fn list_partitions<D: Disk>(
     let topic = context.broker.topic(&request.topic)?;
     let partition = |number| {
         let partition = topic.partition(number)?;
-        let range = partition.range().ok();
+        let range = match partition.range() {
+            Err(gone @ Error::Deleted { .. }) => return Err(gone),
+            range => range.ok(),
+        };
         Ok(proto::Partition {
             number,
             log_start_offset: range.map_or(0, |range| range.start.get()),

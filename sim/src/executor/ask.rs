@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::client::{self, Client, Connection, Fetch, Options, Outcome};
+use broker::client::{self, Client, Connection, Doubt, Fetch, Options, Outcome};
 use broker::error::Code;
 use broker::record::NewRecord;
 use broker::settings::TopicSettings;
@@ -90,15 +90,13 @@ fn answer<T>(outcome: Outcome<T>, done: impl FnOnce(T) -> Answer) -> Answer {
     match outcome {
         Outcome::Acknowledged(value) => done(value),
         Outcome::Refused(refusal) => refused(refusal.code, refusal.message),
-        Outcome::Unknown(why) => lost(why),
+        Outcome::Unknown(doubt) => lost(&doubt),
     }
 }
 
 /// No answer, or one that says that nobody knows.
-fn lost(why: String) -> Answer {
-    // Of the client's reasons, these two are its own.
-    let told = !["no answer from ", "the connection to "].iter().any(|own| why.starts_with(own));
-    Answer::Lost { why: with_relative_paths(&why), sent: true, told }
+fn lost(doubt: &Doubt) -> Answer {
+    Answer::Lost { why: with_relative_paths(&doubt.why), sent: true, told: doubt.is_told }
 }
 
 /// An error, with the offset that a CORRUPT names in its sentence.
@@ -116,7 +114,7 @@ fn produced(outcomes: Vec<Outcome<client::Placed>>) -> Answer {
     let all_same = outcomes.windows(2).all(|w| w[0] == w[1]);
     match outcomes.first() {
         Some(Outcome::Refused(refusal)) if all_same => refused(refusal.code, refusal.message.clone()),
-        Some(Outcome::Unknown(why)) if all_same => lost(why.clone()),
+        Some(Outcome::Unknown(doubt)) if all_same => lost(doubt),
         _ => Answer::Produced(outcomes.into_iter().map(placed).collect()),
     }
 }
@@ -199,9 +197,7 @@ pub(super) fn read(request: &Request, response: proto::Response) -> Answer {
     let kind = match Outcome::of(response) {
         Outcome::Acknowledged(kind) => kind,
         Outcome::Refused(refusal) => return refused(refusal.code, refusal.message),
-        Outcome::Unknown(why) => {
-            return Answer::Lost { why: with_relative_paths(&why), sent: true, told: true };
-        }
+        Outcome::Unknown(doubt) => return lost(&doubt),
     };
     match (request, kind) {
         (Request::Produce { records, .. }, response::Kind::Produce(p)) => appended(records.len(), p),

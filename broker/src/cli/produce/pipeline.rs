@@ -180,9 +180,9 @@ impl Pipeline<'_> {
                     refused.push_back(line);
                     refusals[1].get_or_insert(refusal);
                 }
-                Err(Failure::Unknown(why)) => {
+                Err(Failure::Unknown(doubt)) => {
                     unknown.push_back(line);
-                    reason.get_or_insert(why);
+                    reason.get_or_insert(doubt.why);
                 }
             }
         }

@@ -185,7 +185,7 @@ fn consumed(outcome: Outcome<response::Kind>) -> Result<Consumed, Missed> {
              does retention"
         ))),
         Outcome::Refused(refusal) => Err(Missed::For(refusal.to_string())),
-        Outcome::Unknown(why) => Err(Missed::For(why)),
+        Outcome::Unknown(doubt) => Err(Missed::For(doubt.why)),
         Outcome::Acknowledged(_) => Err(Missed::For("the server's answer is not one to a consume".into())),
     }
 }
