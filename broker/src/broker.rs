@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use futures_util::stream::{self, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -15,12 +16,15 @@ pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
 use crate::report::Report;
 use crate::retention;
-use crate::session::{self, CleanStop};
+use crate::session::{self, CleanStop, Closed};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
 use crate::topic::{self, Unsettled};
 use crate::work::off_thread;
+
+/// So many partitions are closed at the same time: their syncs share what a device does for each.
+const CLOSED_AT_ONCE: usize = 64;
 
 /// All topics of one data directory. Clones are the same broker.
 #[derive(Clone, Debug)]
@@ -35,8 +39,8 @@ struct Shared<D: Disk> {
     topics: RwLock<BTreeMap<String, Topic<D>>>,
     /// Makes and deletes one topic at a time.
     admin: tokio::sync::Mutex<()>,
-    /// Topics that the start could not look into, with the reason.
-    unserved: BTreeMap<String, String>,
+    /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
+    unserved: RwLock<BTreeMap<String, String>>,
     /// Why nothing can be written at all, where that is so.
     read_only: Option<String>,
     closing: Notify,
@@ -75,7 +79,7 @@ impl<D: Disk> Broker<D> {
             stats,
             topics: RwLock::new(topics),
             admin: tokio::sync::Mutex::new(()),
-            unserved: report.unserved.clone(),
+            unserved: RwLock::new(report.unserved.clone()),
             read_only,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
@@ -90,9 +94,16 @@ impl<D: Disk> Broker<D> {
         &self.0.settings
     }
 
-    /// Topics that the start could not look into, with the reason.
-    pub fn unserved(&self) -> &BTreeMap<String, String> {
-        &self.0.unserved
+    /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
+    pub fn unserved(&self) -> BTreeMap<String, String> {
+        self.0.unserved.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// A topic was made, and may not last: only a start shows. Until then it is neither unknown nor to be made.
+    fn made_in_doubt(&self, name: &str, reason: String) -> Error {
+        let unserved = format!("it is unknown whether it was made: {reason}");
+        self.0.unserved.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), unserved);
+        Error::OutcomeUnknown { what: format!("making {name}"), reason }
     }
 
     /// What the log has done since it was opened.
@@ -133,14 +144,16 @@ impl<D: Disk> Broker<D> {
         self.room_for(settings.partitions as usize)?;
         let (this, topic_name) = (self.clone(), name.to_owned());
         let made = off_thread(&*self.0.world.work, move || this.make(topic_name, settings)).await;
-        let in_doubt = |reason| Error::OutcomeUnknown { what: format!("making {name}"), reason };
         let (topic, unopened) = made.map_err(|unsettled| match unsettled {
             Unsettled::Undone(e) => Error::Storage { path: self.0.data.join(name), source: e.into() },
-            Unsettled::InDoubt(e) => in_doubt(format!("the data directory could not be synced: {e}")),
+            Unsettled::InDoubt(e) => {
+                self.made_in_doubt(name, format!("the data directory could not be synced: {e}"))
+            }
         })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
         // It is there, and is not what was asked for.
-        unopened.map_or(Ok(()), |why| Err(in_doubt(why)))
+        let made_wrong = |reason| Error::OutcomeUnknown { what: format!("making {name}"), reason };
+        unopened.map_or(Ok(()), |why| Err(made_wrong(why)))
     }
 
     /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.
@@ -225,8 +238,9 @@ impl<D: Disk> Broker<D> {
     /// The topic of this name. One that a start could not look into is not unknown.
     pub fn topic(&self, name: &str) -> Result<Topic<D>, Error> {
         let found = self.with_topics(|topics| topics.get(name).cloned());
-        found.ok_or_else(|| match self.0.unserved.get(name) {
-            Some(reason) => Error::Unopened { what: name.into(), reason: reason.clone() },
+        let unserved = || self.0.unserved.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned();
+        found.ok_or_else(|| match unserved() {
+            Some(reason) => Error::Unopened { what: name.into(), reason },
             None => Error::UnknownTopic { name: error::shown(name) },
         })
     }
@@ -258,12 +272,10 @@ impl<D: Disk> Broker<D> {
         self.0.closing.notify_waiters();
         let _no_more_topics = self.0.admin.lock().await;
         let mut stop = CleanStop::new();
-        for topic in self.topics() {
-            for partition in topic.partitions() {
-                if let Some(closed) = partition.close().await {
-                    stop.insert(partition.name().to_owned(), closed);
-                }
-            }
+        let partitions: Vec<_> = self.topics().iter().flat_map(Topic::partitions).cloned().collect();
+        let mut closed = stream::iter(partitions.into_iter().map(close_one)).buffer_unordered(CLOSED_AT_ONCE);
+        while let Some((name, closed)) = closed.next().await {
+            stop.extend(closed.map(|closed| (name, closed)));
         }
         if self.0.read_only.is_some() {
             return Ok(());
@@ -274,6 +286,10 @@ impl<D: Disk> Broker<D> {
         });
         marked.await.map_err(|e| Error::Storage { path: self.0.data.clone(), source: e.into() })
     }
+}
+
+async fn close_one<D: Disk>(partition: Partition<D>) -> (String, Option<Closed>) {
+    (partition.name().to_owned(), partition.close().await)
 }
 
 /// Does something whole, also where whoever waits for it goes away: half of it would leave the memory and the disk at odds.

@@ -209,7 +209,10 @@ impl Disk for OsDisk {
         let mut entries = Vec::new();
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            let is_dir = entry.file_type()?.is_dir();
+            // What was moved to another disk is where a link says.
+            let kind = entry.file_type()?;
+            let is_dir =
+                kind.is_dir() || (kind.is_symlink() && fs::metadata(entry.path()).is_ok_and(|m| m.is_dir()));
             entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), is_dir });
         }
         entries.sort();

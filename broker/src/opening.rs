@@ -153,7 +153,9 @@ impl<D: Disk> Opening<'_, D> {
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data, &last) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
-        let listed = self.list(&mut report, read_only.is_some(), &last)?;
+        let listed = self.list(&mut report, read_only.is_some())?;
+        report.gone = last.topics();
+        report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -168,12 +170,10 @@ impl<D: Disk> Opening<'_, D> {
             report.partitions.extend(reports);
             topics.insert(name.clone(), Topic::new(name.clone(), settings.clone(), partitions));
         }
-        let mut partitions = topics.values().flat_map(Topic::partitions);
-        let opened_all = report.unserved.is_empty() && partitions.all(|partition| partition.range().is_ok());
         // Only now: until every partition is recovered, what is known of the last run must stay known.
         if read_only.is_none()
             && let Err(unnoted) =
-                session::write_running(disk, self.data, self.settings.durability, opened_all)
+                session::write_running(disk, self.data, self.settings.durability, report.is_complete())
         {
             match unnoted {
                 Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),
@@ -196,7 +196,7 @@ impl<D: Disk> Opening<'_, D> {
             return Ok(());
         }
         let io = |source| OpenError::Io { path: self.data.to_owned(), source };
-        let listed = self.list(&mut Report::default(), true, &LastRun::default()).map_err(io)?;
+        let listed = self.list(&mut Report::default(), true).map_err(io)?;
         match listed.values().map(|made| made.settings.partitions as usize).sum() {
             partitions if partitions > max => {
                 Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
@@ -213,11 +213,13 @@ impl<D: Disk> Opening<'_, D> {
     }
 
     /// The topics in the data directory. Half-made and half-deleted ones are removed.
-    fn list(&self, report: &mut Report, read_only: bool, last: &LastRun) -> io::Result<Listed> {
+    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
-            let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].iter().any(|s| entry.name.ends_with(s));
+            let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].into_iter().any(|suffix| {
+                entry.name.strip_suffix(suffix).is_some_and(|topic| topic::check_name(topic).is_ok())
+            });
             let ours = session::MARKERS.contains(&entry.name.as_str());
             if leftover && entry.is_dir && !read_only {
                 // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
@@ -228,8 +230,8 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
                 match self.topic_settings(&path) {
-                    // A directory that nobody may look into can be anybody's; where a stop has recorded it, it is ours.
-                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !last.has_topic(&entry.name) => {
+                    // What others keep in the root of a file system is hidden as a rule, and not to be looked into.
+                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied && entry.name.starts_with('.') => {
                         report.notes.push(format!("{}: it cannot be read ({e}): left alone", entry.name));
                     }
                     Ok(Some(made)) => {

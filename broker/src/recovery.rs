@@ -22,7 +22,7 @@ use look::Looked;
 
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
-use crate::index::{ENTRY_BYTES, Entry, Writer};
+use crate::index::{ENTRY_BYTES, Writer};
 use crate::report::PartitionReport;
 use crate::segment::{Active, Sealed};
 use crate::session::{self, Evidence, SyncedTo};
@@ -101,22 +101,20 @@ pub struct Instructions<'a> {
 
 /// Opens a partition. An error means that nothing of it can be served.
 pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovered<D::File>> {
-    let is_durable = matches!(told.evidence, Evidence::Clean(_));
-    let at_stop = told.stopped_at.map(SyncedTo::at_end_of);
-    let synced_to = at_stop.into_iter().chain(session::read_synced(disk, told.dir)).max_by_key(|to| to.end);
     let mut recovery = Recovery {
         disk,
         told,
         found: Found::default(),
-        synced_to,
+        synced_to: None,
         report: PartitionReport::default(),
-        is_durable,
+        is_durable: matches!(told.evidence, Evidence::Clean(_)),
         sync_failed: false,
         durable_before: None,
         unbuilt: Vec::new(),
         is_end_unseen: false,
     };
     recovery.list()?;
+    recovery.synced_to = recovery.known_to_be_synced();
     recovery.run()
 }
 
@@ -143,8 +141,8 @@ struct Recovery<'a, D> {
     disk: &'a D,
     told: Instructions<'a>,
     found: Found,
-    /// Up to where it was synced once, as the last clean stop or the last sync of an interval has noted: what is missing of
-    /// that was not torn off by a crash.
+    /// Up to where it was synced once, as the last clean stop, the last sync of an interval or a sync that failed has noted:
+    /// what is missing of that was not torn off by a crash.
     synced_to: Option<SyncedTo>,
     report: PartitionReport,
     /// Whether the last segment's log is known to be synced.
@@ -179,6 +177,17 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         Ok(())
+    }
+
+    /// What was synced before the syncs that have failed.
+    fn before_failed_syncs(&self) -> impl Iterator<Item = SyncedTo> + '_ {
+        self.found.unsynced.iter().map(|base| session::read_unsynced(self.disk, self.told.dir, *base))
+    }
+
+    fn known_to_be_synced(&self) -> Option<SyncedTo> {
+        let noted = session::read_synced(self.disk, self.told.dir);
+        let at_stop = self.told.stopped_at.map(SyncedTo::at_end_of);
+        self.before_failed_syncs().chain(at_stop).chain(noted).max_by_key(|to| to.end)
     }
 
     fn note(&mut self, note: String) {
@@ -234,8 +243,7 @@ impl<D: Disk> Recovery<'_, D> {
         if let Err(e) = self.redo_unsynced() {
             // What the page cache says is not to be believed, whatever a sync of it says now.
             self.sync_failed = true;
-            let durable = |base: &Offset| durable_before(self.disk, self.told.dir, *base);
-            self.durable_before = self.found.unsynced.iter().map(durable).max();
+            self.durable_before = self.before_failed_syncs().map(|to| to.end).max();
             self.fence(format!("a log whose last sync had failed cannot be copied: {e}"));
         }
         if let (Evidence::Clean(stop), Some(&first)) = (self.told.evidence, logs.first())
@@ -329,6 +337,15 @@ impl<D: Disk> Recovery<'_, D> {
                     self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
                 }
             }
+            // What it says of the syncs before it must outlive it.
+            let before = session::read_unsynced(self.disk, self.told.dir, base);
+            let is_news = |noted: SyncedTo| noted.end < before.end;
+            if session::read_synced(self.disk, self.told.dir).is_none_or(is_news)
+                && let Err(e) = session::write_synced(self.disk, self.told.dir, before)
+            {
+                self.note(format!("what is synced could not be noted: {e}"));
+                continue;
+            }
             // Where the mark comes back, the log is copied once more, and nothing else.
             self.disk.remove_file(&files::unsynced_path(self.told.dir, base))?;
         }
@@ -414,7 +431,7 @@ impl<D: Disk> Recovery<'_, D> {
         let synced = disk::sync_file(log);
         if synced.is_err() {
             self.sync_failed = true;
-            mark_unsynced(self.disk, self.told.dir, base, base);
+            session::write_unsynced(self.disk, self.told.dir, base, base);
         }
         synced
     }
@@ -453,22 +470,6 @@ impl<D: Disk> Recovery<'_, D> {
         }
         Ok(())
     }
-}
-
-/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew; and what was durable before, for the
-/// case that it cannot. Best effort, on a failing disk. The mark need not outlive the machine: the cache that it warns of
-/// does not either.
-pub(crate) fn mark_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
-    let entry = Entry { key: durable.get(), value: 0 }.encode();
-    let mark = disk.open(&files::unsynced_path(dir, base), Open::Create);
-    let _ = mark.and_then(|mark| disk::write_full_at(&mark, &entry, 0));
-}
-
-/// What the mark says was durable; nothing of the segment, where it says nothing.
-fn durable_before<D: Disk>(disk: &D, dir: &Path, base: Offset) -> Offset {
-    let bytes = files::read_small(disk, &files::unsynced_path(dir, base), ENTRY_BYTES as u64);
-    let entry = bytes.ok().flatten().and_then(|bytes| Entry::decode(&bytes));
-    entry.map_or(base, |entry| Offset::new(entry.key))
 }
 
 fn name_of(path: &Path) -> String {

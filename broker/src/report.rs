@@ -15,10 +15,22 @@ pub struct Report {
     pub partitions: Vec<PartitionReport>,
     /// Topics whose directories cannot be looked into, with the reason: nothing of them is served.
     pub unserved: BTreeMap<String, String>,
+    /// Topics that a clean stop has recorded, and that are not there: somebody took them away while no broker ran. With what they
+    /// held.
+    pub gone: BTreeMap<String, Gone>,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// What a topic held at the last clean stop, before it was taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Partitions.
+    pub partitions: u64,
+    /// Records in them.
+    pub records: u64,
 }
 
 /// What opening one partition found and did.
@@ -68,6 +80,11 @@ pub struct Damage {
 }
 
 impl Report {
+    /// Whether everything is opened that earlier runs have written, as far as this one knows of them.
+    pub fn is_complete(&self) -> bool {
+        self.unserved.is_empty() && self.gone.is_empty() && self.partitions.iter().all(|p| !p.unopened)
+    }
+
     /// Records in all partitions.
     pub fn records(&self) -> u64 {
         self.partitions.iter().map(|p| p.end.since(p.start)).sum()

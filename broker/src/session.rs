@@ -2,10 +2,10 @@
 //!
 //! `running` is written, durably, when a run begins to serve: which start of the machine it ran under, and with which
 //! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that
-//! a clean restart need not read the logs. Before anything else changes it is durably taken
-//! back, and lives on as `was-clean`.
+//! a clean restart need not read the logs. Before anything else changes it is durably taken back, and lives on as `was-clean`.
 //!
-//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`.
+//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and a log's `.unsynced` that
+//! one has failed.
 //!
 //! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
 
@@ -17,6 +17,7 @@ use std::path::Path;
 use crate::disk::{self, Disk, Open};
 use crate::files;
 use crate::index::{self, ENTRY_BYTES, Entry};
+use crate::report::Gone;
 use crate::segment::Sealed;
 use crate::settings::Durability;
 use crate::units::{Offset, Position, Timestamp};
@@ -114,11 +115,16 @@ impl LastRun {
         stops.flat_map(|stop| stop.clone()).collect()
     }
 
-    /// Whether a clean stop has recorded partitions of this topic.
-    pub fn has_topic(&self, topic: &str) -> bool {
-        let stops = [&self.clean, &self.was_clean].into_iter().flatten();
-        let mut names = stops.flat_map(|stop| stop.keys());
-        names.any(|name| name.rsplit_once('/').is_some_and(|(of, _)| of == topic))
+    /// The topics that its clean stop has recorded, and what they held.
+    pub fn topics(&self) -> BTreeMap<String, Gone> {
+        let mut topics: BTreeMap<String, Gone> = BTreeMap::new();
+        for (name, closed) in self.clean.iter().flatten() {
+            let Some((topic, _)) = name.rsplit_once('/') else { continue };
+            let held = topics.entry(topic.to_owned()).or_default();
+            held.partitions += 1;
+            held.records += closed.segments.iter().map(|s| s.end.since(s.base)).sum::<u64>();
+        }
+        topics
     }
 
     /// What recovery may assume of a partition.
@@ -328,6 +334,24 @@ pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
         bytes: Position::new(place.value),
         end: Offset::new(end.key),
     })
+}
+
+/// Leaves a mark that a log's sync failed, so that the next recovery writes it anew; and what was durable before: nothing of
+/// that is torn off by a crash. Best effort, on a failing disk. The mark need not outlive the machine: the cache that it warns
+/// of does not either.
+pub fn write_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
+    let entry = Entry { key: durable.get(), value: 0 }.encode();
+    let mark = disk.open(&files::unsynced_path(dir, base), Open::Create);
+    let _ = mark.and_then(|mark| disk::write_full_at(&mark, &entry, 0));
+}
+
+/// What the mark says was durable; nothing of the segment, where it says nothing.
+pub fn read_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) -> SyncedTo {
+    let bytes = files::read_small(disk, &files::unsynced_path(dir, base), ENTRY_BYTES as u64);
+    let entry = bytes.ok().flatten().and_then(|bytes| Entry::decode(&bytes));
+    let end = entry.map_or(base, |entry| Offset::new(entry.key));
+    // How many bytes that were, it does not say.
+    SyncedTo { segment: base, bytes: Position::ZERO, end }
 }
 
 #[cfg(test)]

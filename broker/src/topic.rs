@@ -166,6 +166,7 @@ pub(crate) fn create<D: Disk>(
     if let Err(e) = disk.rename(&unfinished, &data.join(name))
         && !is_gone(disk, &unfinished)
     {
+        let _ = files::remove_tree(disk, &unfinished);
         return Err(Unsettled::Undone(e));
     }
     // The topic is there, also where an error has come after that; whether it stays is for the disk to say.

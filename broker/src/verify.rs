@@ -225,12 +225,17 @@ impl<D: Disk> Verifier<'_, D> {
             Err(e) => return self.fault(dir, None, None, format!("cannot be read: {e}")),
         };
         let mut segments: BTreeMap<Offset, Vec<Kind>> = BTreeMap::new();
+        let mut known = Vec::new();
         for entry in entries {
             let path = dir.join(&entry.name);
             match files::parse(&entry.name) {
                 Name::Segment(base, kind) if !entry.is_dir => segments.entry(base).or_default().push(kind),
                 Name::Synced | Name::Damaged(_) => {}
-                Name::Unsynced(base) => self.fault(&path, None, Some(base), "a sync of this log has failed"),
+                Name::Unsynced(base) => {
+                    self.fault(&path, None, Some(base), "a sync of this log has failed");
+                    let to = session::read_unsynced(self.disk, dir, base);
+                    known.push(Known { to, when: "before a sync of it failed" });
+                }
                 Name::Tmp => self.note(&path, "is an unfinished replacement"),
                 Name::Aside => self.note(&path, "was set aside by a recovery"),
                 _ => self.note(&path, "is not ours"),
@@ -239,10 +244,10 @@ impl<D: Disk> Verifier<'_, D> {
         let (logs, leftovers): (BTreeMap<_, _>, BTreeMap<_, _>) =
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
-        let at_stop = at_stop.map(|to| Known { to, when: "at the last clean stop" });
+        known.extend(at_stop.map(|to| Known { to, when: "at the last clean stop" }));
         let synced = session::read_synced(self.disk, dir);
-        let synced = synced.map(|to| Known { to, when: "when an interval was last synced" });
-        let known = synced.into_iter().chain(at_stop).max_by_key(|known| known.to.end);
+        known.extend(synced.map(|to| Known { to, when: "when it was last synced" }));
+        let known = known.into_iter().max_by_key(|known| known.to.end);
         match (logs.first_key_value(), logs.last_key_value()) {
             (Some((first, _)), Some((last, _))) => {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));

@@ -2,9 +2,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use broker::Broker;
 use broker::batch::Batch;
@@ -350,4 +353,69 @@ async fn a_topic_in_the_place_of_one_that_was_removed_by_hand_is_a_new_one() {
     let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
     assert_eq!(read_all(&partition), ["new"]);
     assert_eq!(append(&partition, &["next"]).await, Offset::new(1));
+}
+
+/// Whether it was moved away, forgotten at a mount, or removed: no client is told "there is no such topic" before a person is.
+#[tokio::test]
+async fn a_topic_that_was_taken_away_behind_a_clean_stop_is_missed() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b", "c"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let away = tempfile::tempdir().unwrap();
+    fs::rename(bench.dir.path().join("t"), away.path().join("t")).unwrap();
+
+    let (broker, report) = bench.open();
+    let held: Vec<_> =
+        report.gone.iter().map(|(topic, held)| (&topic[..], held.partitions, held.records)).collect();
+    assert_eq!(held, [("t", 1, 3)]);
+    assert!(!bench.dir.path().join("running").exists(), "this run is not the one that wrote it");
+    broker.close().await.unwrap();
+    drop(broker);
+    assert!(bench.open().1.gone.is_empty(), "it is missed once");
+
+    std::os::unix::fs::symlink(away.path().join("t"), bench.dir.path().join("t")).unwrap();
+    let (_broker, partition) = bench.one_partition().await;
+    assert_eq!(read_all(&partition), ["a", "b", "c"], "a link to where it lies is as good");
+}
+
+/// A directory can have any name.
+#[tokio::test]
+async fn leftovers_of_topics_are_removed_and_nothing_that_only_ends_like_them() {
+    let bench = Bench::small();
+    drop(bench.one_partition().await);
+    for name in ["t~gone", "u~new", "not a topic~new", "~gone"] {
+        fs::create_dir_all(bench.dir.path().join(name).join("0")).unwrap();
+    }
+    drop(bench.open());
+    let entries = fs::read_dir(bench.dir.path()).unwrap().map(|e| e.unwrap());
+    let dirs = entries.filter(|e| e.path().is_dir()).map(|e| e.file_name().into_string().unwrap());
+    assert_eq!(dirs.collect::<BTreeSet<_>>(), ["t", "not a topic~new", "~gone"].map(String::from).into());
+}
+
+/// Thousands of partitions that are closed one after another would take longer than whoever stops a server waits.
+#[tokio::test]
+async fn a_clean_stop_closes_partitions_side_by_side() {
+    const PARTITIONS: u32 = 8;
+    let bench = Bench::small();
+    let held = Held::default();
+    let (broker, _) = bench.open_with(Arc::new(held.clone()));
+    broker.create_topic("t", TopicSettings::with_partitions(PARTITIONS)).await.unwrap();
+    for partition in broker.topic("t").unwrap().partitions() {
+        append(partition, &["a"]).await;
+    }
+    let before = held.jobs.load(Ordering::Relaxed);
+    held.holds.store(true, Ordering::Relaxed);
+    let closing = tokio::spawn(async move { broker.close().await });
+    let all_at_once = async {
+        while held.jobs.load(Ordering::Relaxed) < before + PARTITIONS as usize {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all_at_once).await.expect("one waits for another");
+    held.holds.store(false, Ordering::Relaxed);
+    held.go_on.notify_waiters();
+    closing.await.unwrap().unwrap();
+    assert!(bench.open().1.clean);
 }

@@ -49,6 +49,12 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
     for (topic, why) in &report.unserved {
         lines.push(Line::Error(format!("{topic} serves nothing, neither reads nor writes: {why}; {NEXT}")));
     }
+    for (topic, held) in &report.gone {
+        let (partitions, records) = (count(held.partitions, "partition"), count(held.records, "record"));
+        lines.push(Line::Error(format!(
+            "{topic} is gone: at the last clean stop it had {partitions} with {records}, and its directory has been taken away since"
+        )));
+    }
     for partition in &report.partitions {
         partition_lines(partition, data, &mut lines);
     }

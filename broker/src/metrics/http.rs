@@ -78,7 +78,7 @@ fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'stati
 fn health<D: Disk>(broker: &Broker<D>) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
     let mut troubles = String::new();
-    for (topic, why) in broker.unserved() {
+    for (topic, why) in &broker.unserved() {
         troubles.push_str(&format!("{topic} serves nothing: {why}\n"));
     }
     for topic in broker.topics() {

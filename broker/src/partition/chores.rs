@@ -15,7 +15,6 @@ use super::{Config, Partition};
 use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::recovery;
 use crate::segment::{self, Active, Removed, Sealed};
 use crate::session::{self, SyncedTo};
 use crate::settings::Durability;
@@ -146,7 +145,7 @@ impl<D: Disk> Partition<D> {
         self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
         let durable = state.durable;
         drop(state);
-        recovery::mark_unsynced(&config.disk, &config.dir, base, durable);
+        session::write_unsynced(&config.disk, &config.dir, base, durable);
     }
 
     /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition comes to an end:

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use broker::Broker;
 use broker::batch::Batch;
@@ -45,11 +45,14 @@ impl Clock for HandClock {
 pub struct Held {
     pub holds: Arc<AtomicBool>,
     pub go_on: Arc<Notify>,
+    /// How many there have been.
+    pub jobs: Arc<AtomicUsize>,
 }
 
 impl Work for Held {
     fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         job();
+        self.jobs.fetch_add(1, Ordering::Relaxed);
         let held = self.clone();
         Box::pin(async move {
             if held.holds.load(Ordering::Relaxed) {

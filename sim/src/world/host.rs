@@ -248,7 +248,9 @@ impl Host {
         let partitions: Vec<Recovered> = report.partitions.iter().map(recovered).collect();
         let unserved = report.unserved.iter();
         let unserved = unserved.map(|(topic, why)| format!("{topic}: this topic cannot be served: {why}"));
-        let notes: Vec<String> = report.notes.iter().cloned().chain(unserved).collect();
+        let gone =
+            report.gone.keys().map(|topic| format!("{topic}: this topic is gone since the last clean stop"));
+        let notes: Vec<String> = report.notes.iter().cloned().chain(unserved).chain(gone).collect();
         self.report.replace(Found { partitions: partitions.clone(), notes: notes.clone() });
         self.recorder.add(Event::Started { clean: report.clean, partitions, notes });
         self.record_image(Moment::Recovered);

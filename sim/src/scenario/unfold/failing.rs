@@ -33,6 +33,22 @@ impl Mover<'_> {
         }
     }
 
+    /// A file cannot be made, renamed or removed, for want of a descriptor or for worse: rolls fail, and what they undo.
+    pub(super) fn file_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let op =
+            *[Op::Create, Op::Create, Op::Create, Op::Rename, Op::Remove].choose(rng).unwrap_or(&Op::Create);
+        let pattern = *["*.log", "*.index", "**"].choose(rng).unwrap_or(&"**");
+        let errno = *[Errno::EIO, Errno::EMFILE, Errno::ENOSPC].choose(rng).unwrap_or(&Errno::EIO);
+        let when = *[When::Before, When::Before, When::After].choose(rng).unwrap_or(&When::Before);
+        let aim = Aim { nth: rng.random_range(1..3), times: Some(rng.random_range(1..4)), ..Aim::default() };
+        out.push(fault(op, pattern, aim, error(errno, when)));
+        self.work(out);
+        self.work(out);
+        out.push(Step::Calm);
+        self.work(out);
+    }
+
     pub(super) fn sync_error(&mut self, out: &mut Vec<Step>) {
         let rng = &mut self.streams.faults;
         let kind = *[FaultKind::Drop, error(Errno::EIO, When::Before), error(Errno::EIO, When::After)]

@@ -13,7 +13,7 @@ use crate::scenario::{
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 35] = [
+pub const MOVES: [&str; 36] = [
     "produce",
     "consume",
     "fetch",
@@ -34,6 +34,7 @@ pub const MOVES: [&str; 35] = [
     "crash-stopping",
     "crash-parallel",
     "write-error",
+    "file-error",
     "sync-error",
     "read-error",
     "interrupt",
@@ -93,6 +94,7 @@ impl Mover<'_> {
             "crash-stopping" => self.dying(&[Op::Any], Some(During::Stop), out),
             "crash-parallel" => out.extend([self.parallel(true), start()]),
             "write-error" => self.write_error(out),
+            "file-error" => self.file_error(out),
             "sync-error" => self.sync_error(out),
             "read-error" => self.read_error(out),
             "interrupt" => self.interrupt(out),
@@ -243,10 +245,17 @@ impl Mover<'_> {
         out.push(Step::DeleteTopic { name: topic.name, expect: Expect::Any });
     }
 
-    /// A few requests: what a fault strikes.
+    /// A few requests: what a fault strikes. Now and then at once, from one client or from two: a fault that strikes one may
+    /// leave another waiting.
     pub(super) fn work(&mut self, out: &mut Vec<Step>) {
-        for _ in 0..self.streams.workload.random_range(1..5u32) {
-            out.push(self.produce());
+        match self.streams.workload.random_range(0..8u32) {
+            0 => self.pipeline(out),
+            1 => out.push(self.parallel(false)),
+            _ => {
+                for _ in 0..self.streams.workload.random_range(1..5u32) {
+                    out.push(self.produce());
+                }
+            }
         }
     }
 
