@@ -339,8 +339,8 @@ impl<D: Disk> Recovery<'_, D> {
             }
             // What it says of the syncs before it must outlive it.
             let before = session::read_unsynced(self.disk, self.told.dir, base);
-            let is_news = |noted: SyncedTo| noted.end < before.end;
-            if session::read_synced(self.disk, self.told.dir).is_none_or(is_news)
+            let noted = session::read_synced(self.disk, self.told.dir).map_or(base, |to| to.end);
+            if noted < before.end
                 && let Err(e) = session::write_synced(self.disk, self.told.dir, before)
             {
                 self.note(format!("what is synced could not be noted: {e}"));
