@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::error::{self, Error};
 use crate::files;
-use crate::opening::{self, Made, Opened, Opening};
+use crate::opening::{self, Made, Opened, Opening, Origin};
 pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
 use crate::report::Report;
@@ -165,7 +165,7 @@ impl<D: Disk> Broker<D> {
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
         let opening = Opening { world, data, settings: &self.0.settings, stats };
-        let opened = (0..made.settings.partitions).map(|n| opening.partition(&name, n, &made, None));
+        let opened = (0..made.settings.partitions).map(|n| opening.partition(&name, n, &made, Origin::Made));
         let (partitions, reports): (Vec<_>, Vec<_>) = opened.unzip();
         let fenced = reports.into_iter().find_map(|report| Some((report.partition, report.fenced?)));
         let unopened = fenced.map(|(partition, why)| format!("partition {partition}: {why}"));

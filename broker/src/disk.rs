@@ -138,30 +138,31 @@ pub fn is_full(error: &io::Error) -> bool {
 /// have dropped the dirty pages, and a second try would answer "yes" about data that is gone.
 const INTERRUPTED_TRIES: usize = 3;
 
+/// What a call says that is made again where a signal interrupted it. A macro, since a closure would be the caller that
+/// `#[track_caller]` sees.
+macro_rules! retried {
+    ($call:expr) => {{
+        let mut result = $call;
+        for _ in 0..INTERRUPTED_TRIES {
+            match &result {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => result = $call,
+                _ => break,
+            }
+        }
+        result
+    }};
+}
+
 /// Makes a file's data durable; retries `EINTR` only.
 #[track_caller]
 pub fn sync_file(file: &impl DiskFile) -> io::Result<()> {
-    let mut result = file.sync_data();
-    for _ in 0..INTERRUPTED_TRIES {
-        match &result {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.sync_data(),
-            _ => break,
-        }
-    }
-    result
+    retried!(file.sync_data())
 }
 
 /// Cuts a file off, or extends it with zeros; retries `EINTR` only.
 #[track_caller]
 pub fn set_len(file: &impl DiskFile, len: u64) -> io::Result<()> {
-    let mut result = file.set_len(len);
-    for _ in 0..INTERRUPTED_TRIES {
-        match &result {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = file.set_len(len),
-            _ => break,
-        }
-    }
-    result
+    retried!(file.set_len(len))
 }
 
 /// Makes a directory's entries durable; retries `EINTR` only.
@@ -170,14 +171,7 @@ pub fn set_len(file: &impl DiskFile, len: u64) -> io::Result<()> {
 /// the change, a directory that cannot be synced leaves it in doubt.
 #[track_caller]
 pub fn sync_dir<D: Disk>(disk: &D, dir: &D::Dir) -> io::Result<()> {
-    let mut result = disk.sync_dir(dir);
-    for _ in 0..INTERRUPTED_TRIES {
-        match &result {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => result = disk.sync_dir(dir),
-            _ => break,
-        }
-    }
-    result
+    retried!(disk.sync_dir(dir))
 }
 
 /// The real file system.

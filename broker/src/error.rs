@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::disk;
 use crate::files;
 use crate::units::{Offset, Position};
 
@@ -216,7 +217,7 @@ pub struct SharedIo(std::sync::Arc<io::Error>);
 impl SharedIo {
     /// Whether the disk has no room (`ENOSPC`, `EDQUOT`).
     pub fn is_full(&self) -> bool {
-        matches!(self.0.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        disk::is_full(&self.0)
     }
 
     /// The kind of the error underneath.

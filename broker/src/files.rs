@@ -87,8 +87,8 @@ pub fn segment_name(base: Offset, kind: Kind) -> String {
     format!("{:0DIGITS$}{}", base.get(), kind.suffix())
 }
 
-/// A segment's file from its topic on, as clients know it: where a server keeps its data is nothing that they need. Of
-/// what is no segment's, a topic's directory, the name.
+/// A segment's file with its path below the data directory: where a server keeps its data is nothing that clients need. Of
+/// anything else, the bare name.
 pub fn from_topic(path: &Path) -> &Path {
     let name = path.file_name().map(Path::new).unwrap_or(path);
     let is_segment = name.to_str().is_some_and(|name| matches!(parse(name), Name::Segment(..)));
@@ -109,6 +109,11 @@ pub fn damaged_path(dir: &Path, base: Offset) -> PathBuf {
 /// A name under which to set bytes of this segment aside.
 pub fn aside_path(dir: &Path, base: Offset, n: u32) -> PathBuf {
     dir.join(format!("{:0DIGITS$}.log.aside-{n}", base.get()))
+}
+
+/// The number that a partition's directory is named with: `007` and `+7` are not names that a broker gives.
+pub fn partition_number(name: &str) -> Option<u32> {
+    name.parse::<u32>().ok().filter(|number| number.to_string() == name)
 }
 
 /// Reads a name in a partition's directory. Only exact names are ours: `1.log` and `….log.swp` are not.

@@ -12,7 +12,7 @@ use crate::files;
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
 use crate::report::{PartitionReport, Report};
-use crate::session::{self, LastRun, Unnoted};
+use crate::session::{self, Closed, Evidence, LastRun, Unnoted};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 use crate::topic::{self, Topic};
@@ -141,6 +141,28 @@ impl Made {
     }
 }
 
+/// What becomes of topics that are half made or half deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftovers {
+    Remove,
+    /// Nothing may be changed, or not yet.
+    Keep,
+}
+
+/// Where a partition comes from that is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin<'a> {
+    /// It was made just now, durably.
+    Made,
+    /// A start has found it.
+    Found {
+        /// What is known of the run before.
+        last: &'a LastRun,
+        /// Why nothing may be changed, where that is so.
+        read_only: Option<&'a str>,
+    },
+}
+
 /// What the directories say.
 type Listed = BTreeMap<String, Made>;
 
@@ -153,7 +175,8 @@ impl<D: Disk> Opening<'_, D> {
         let revoked = if last.clean_file { session::revoke_clean(disk, self.data, &last) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
-        let listed = self.list(&mut report, read_only.is_some())?;
+        let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
+        let listed = self.list(&mut report, leftovers)?;
         report.gone = last.topics();
         report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
         let tasks: Vec<Task<'_>> = listed
@@ -196,7 +219,7 @@ impl<D: Disk> Opening<'_, D> {
             return Ok(());
         }
         let io = |source| OpenError::Io { path: self.data.to_owned(), source };
-        let listed = self.list(&mut Report::default(), true).map_err(io)?;
+        let listed = self.list(&mut Report::default(), Leftovers::Keep).map_err(io)?;
         match listed.values().map(|made| made.settings.partitions as usize).sum() {
             partitions if partitions > max => {
                 Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
@@ -212,8 +235,8 @@ impl<D: Disk> Opening<'_, D> {
         (answer.kind() == io::ErrorKind::ReadOnlyFilesystem).then_some(answer)
     }
 
-    /// The topics in the data directory. Half-made and half-deleted ones are removed.
-    fn list(&self, report: &mut Report, read_only: bool) -> io::Result<Listed> {
+    /// The topics in the data directory.
+    fn list(&self, report: &mut Report, leftovers: Leftovers) -> io::Result<Listed> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
@@ -221,7 +244,7 @@ impl<D: Disk> Opening<'_, D> {
                 entry.name.strip_suffix(suffix).is_some_and(|topic| topic::check_name(topic).is_ok())
             });
             let ours = session::MARKERS.contains(&entry.name.as_str());
-            if leftover && entry.is_dir && !read_only {
+            if leftover && entry.is_dir && leftovers == Leftovers::Remove {
                 // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
                 // without what is in it.
                 let named = disk::sync_dir(&self.world.disk, &self.world.disk.open_dir(self.data)?);
@@ -263,9 +286,7 @@ impl<D: Disk> Opening<'_, D> {
         if let Some(settings) = topic::read_settings(disk, dir)? {
             return Ok(Some(Made { settings, lost: false }));
         }
-        // `007` and `+7` are not names that we give.
-        let number = |name: &str| name.parse::<u32>().ok().filter(|n| n.to_string() == name);
-        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| number(&e.name));
+        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| files::partition_number(&e.name));
         let numbers: Vec<u32> = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).collect();
         // Other people's directories have names that are numbers, too.
         let mut is_ours = false;
@@ -293,7 +314,8 @@ impl<D: Disk> Opening<'_, D> {
         let jobs = tasks.iter().zip(&slots).map(|(task, slot)| -> Job<'_> {
             let done = &done;
             Box::new(move || {
-                let opened = self.partition(task.topic, task.number, task.made, Some((last, read_only)));
+                let origin = Origin::Found { last, read_only };
+                let opened = self.partition(task.topic, task.number, task.made, origin);
                 let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                 progress(count, tasks.len(), &opened.1);
                 *slot.lock().unwrap_or_else(|e| e.into_inner()) = Some(opened);
@@ -304,15 +326,8 @@ impl<D: Disk> Opening<'_, D> {
         opened.map(|slot| slot.expect("the work seam runs every job")).collect()
     }
 
-    /// Opens one partition; one that cannot be opened is fenced with the reason. `last`: none for a partition that was
-    /// made just now.
-    pub fn partition(
-        &self,
-        topic: &str,
-        number: u32,
-        made: &Made,
-        last: Option<(&LastRun, Option<&str>)>,
-    ) -> Served<D> {
+    /// Opens one partition; one that cannot be opened is fenced with the reason.
+    pub fn partition(&self, topic: &str, number: u32, made: &Made, origin: Origin<'_>) -> Served<D> {
         let config = Config {
             name: format!("{topic}/{number}"),
             dir: self.data.join(topic).join(number.to_string()),
@@ -327,11 +342,12 @@ impl<D: Disk> Opening<'_, D> {
             retention_bytes: made.or(made.settings.retention_bytes, self.settings.retention_bytes),
             retention_age: made.or(made.settings.retention_age, self.settings.retention_age),
         };
-        let stopped_at = last.and_then(|(last, _)| last.stopped_at(&config.name));
-        let evidence = match last {
-            Some((last, _)) => last.evidence(&self.world.disk, &config.name),
-            // Made just now, durably.
-            None => session::Evidence::Clean(session::Closed::default()),
+        let (evidence, stopped_at, read_only) = match origin {
+            Origin::Made => (Evidence::Clean(Closed::default()), None, None),
+            Origin::Found { last, read_only } => {
+                let evidence = last.evidence(&self.world.disk, &config.name);
+                (evidence, last.stopped_at(&config.name), read_only)
+            }
         };
         let told = Instructions {
             dir: &config.dir,
@@ -339,7 +355,7 @@ impl<D: Disk> Opening<'_, D> {
             durability: config.durability,
             evidence: &evidence,
             stopped_at,
-            read_only: last.and_then(|(_, read_only)| read_only),
+            read_only,
         };
         let opened = recovery::recover(&self.world.disk, told);
         let mut recovered = opened.unwrap_or_else(|e| Recovered::unopened(&e));

@@ -24,7 +24,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-pub use append::{Tried, Wait};
 use bytes::Bytes;
 use state::{Life, State};
 use tokio::sync::Notify;

@@ -117,7 +117,7 @@ pub struct Found<'a> {
 impl Found<'_> {
     /// All bytes of the record, header included.
     pub fn len(&self) -> usize {
-        HEADER_BYTES + self.key.map_or(0, <[u8]>::len) + self.value.len()
+        encoded_len(self.key, self.value)
     }
 
     /// Never: a record has a header at least.

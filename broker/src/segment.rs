@@ -291,31 +291,23 @@ impl<F: DiskFile> View<F> {
     /// Whole records from `from` on, which lies within the view: at least one, and otherwise at most `max_bytes`. `hint`
     /// is where that record is thought to be; it is checked like everything else.
     pub fn read(&self, from: Offset, max_bytes: usize, hint: Option<Position>) -> io::Result<Read> {
-        let place = match hint {
+        let mut place = match hint {
             Some(position) if self.holds((from, position)) => (from, position),
             _ => self.locate(from),
         };
-        let mut expected = place.0;
-        let mut at = place.1.get();
         let mut window = Window::small(&*self.log, self.bytes);
-        while expected < from {
-            match window.record(at)? {
-                Ok(found) if found.offset == expected => {
-                    at += found.len() as u64;
-                    expected = expected.next();
+        while place.0 < from && !window.walk(&mut place, |found| found.offset == from)? {
+            match self.behind_damage(&mut window, place)? {
+                Some(behind) if behind.0 <= from => place = behind,
+                behind => {
+                    readable(&window, place.1, behind)?;
+                    let next = behind.map_or(self.end, |(next, _)| next);
+                    return Ok(Read::Damaged { position: place.1, next });
                 }
-                _ => match self.behind_damage(&mut window, at, expected)? {
-                    Some((next, next_at)) if next <= from => (expected, at) = (next, next_at),
-                    behind => {
-                        readable(&window, at, behind)?;
-                        let next = behind.map_or(self.end, |(next, _)| next);
-                        return Ok(Read::Damaged { position: Position::new(at), next });
-                    }
-                },
             }
         }
         drop(window);
-        self.collect(expected, at, max_bytes)
+        self.collect(place.0, place.1.get(), max_bytes)
     }
 
     /// The valid records from a boundary on, in one piece of memory.
@@ -347,10 +339,10 @@ impl<F: DiskFile> View<F> {
                     let got = disk::read_full_at(&*self.log, &mut bytes, at)?;
                     bytes.truncate(got);
                     if got < needed {
-                        return self.damaged(from, at);
+                        return self.damaged((from, Position::new(at)));
                     }
                 }
-                _ if first => return self.damaged(from, at),
+                _ if first => return self.damaged((from, Position::new(at))),
                 _ => break,
             }
         }
@@ -362,21 +354,17 @@ impl<F: DiskFile> View<F> {
         Ok(Read::Records { bytes: bytes.into(), next, at: Position::new(at) })
     }
 
-    fn damaged(&self, offset: Offset, at: u64) -> io::Result<Read> {
-        let behind = self.behind_damage(&mut Window::new(&*self.log, self.bytes), at, offset)?;
+    fn damaged(&self, place: Place) -> io::Result<Read> {
+        let behind = self.behind_damage(&mut Window::new(&*self.log, self.bytes), place)?;
         let next = behind.map_or(self.end, |(next, _)| next);
-        Ok(Read::Damaged { position: Position::new(at), next })
+        Ok(Read::Damaged { position: place.1, next })
     }
 
-    /// The next valid record that can follow `expected`, which is not at `at`.
-    fn behind_damage(
-        &self,
-        window: &mut Window<'_, F>,
-        at: u64,
-        expected: Offset,
-    ) -> io::Result<Option<(Offset, u64)>> {
-        let Some((next_at, next)) = window.look_forward(at, expected)? else { return Ok(None) };
-        Ok((next >= expected && next < self.end).then_some((next, next_at)))
+    /// The next valid record that can follow where there is none at `place`.
+    fn behind_damage(&self, window: &mut Window<'_, F>, place: Place) -> io::Result<Option<Place>> {
+        let (expected, at) = place;
+        let Some((next_at, next)) = window.look_forward(at.get(), expected)? else { return Ok(None) };
+        Ok((next >= expected && next < self.end).then_some((next, Position::new(next_at))))
     }
 
     /// Where to start looking for an offset: the last index entry at or below it, if the log confirms it.
@@ -404,31 +392,24 @@ impl<F: DiskFile> View<F> {
     /// The first record whose timestamp is `at` or later.
     pub fn first_at_or_after(&self, at: Timestamp) -> io::Result<TimeLookup> {
         let mut window = Window::new(&*self.log, self.bytes);
-        let (mut expected, start) = self.locate_before(at)?;
-        let mut position = start.get();
-        while expected < self.end && position < self.bytes {
-            match window.record(position)? {
-                Ok(found) if found.offset == expected => {
-                    if found.timestamp >= at {
-                        return Ok(TimeLookup::Found(expected, found.timestamp));
-                    }
-                    position += found.len() as u64;
-                    expected = expected.next();
-                }
-                // The bad record may be the one that was asked for, so none behind it may be named.
-                _ => {
-                    let behind = self.behind_damage(&mut window, position, expected)?;
-                    readable(&window, position, behind)?;
-                    let next = behind.map_or(self.end, |(next, _)| next);
-                    return Ok(TimeLookup::Damaged {
-                        offset: expected,
-                        position: Position::new(position),
-                        next,
-                    });
-                }
-            }
+        let mut place = self.locate_before(at)?;
+        let mut timestamp = Timestamp::from_millis(0);
+        let is_late = window.walk(&mut place, |found| {
+            timestamp = found.timestamp;
+            timestamp >= at || found.offset >= self.end
+        })?;
+        let (offset, position) = place;
+        if offset >= self.end || position.get() >= self.bytes {
+            return Ok(TimeLookup::None);
         }
-        Ok(TimeLookup::None)
+        if is_late {
+            return Ok(TimeLookup::Found(offset, timestamp));
+        }
+        // The bad record may be the one that was asked for, so none behind it may be named.
+        let behind = self.behind_damage(&mut window, place)?;
+        readable(&window, position, behind)?;
+        let next = behind.map_or(self.end, |(next, _)| next);
+        Ok(TimeLookup::Damaged { offset, position, next })
     }
 
     /// Where to start looking for a time: at the record that the last index entry earlier than `at` names. Neither it nor anything
@@ -441,33 +422,17 @@ impl<F: DiskFile> View<F> {
         if holder < self.base || holder >= self.end {
             return Ok(start);
         }
+        let mut place = self.locate(holder);
         let mut window = Window::new(&*self.log, self.bytes);
-        let (mut expected, from) = self.locate(holder);
-        let mut position = from.get();
-        while let Ok(found) = window.record(position)? {
-            if found.offset != expected {
-                break;
-            }
-            if expected == holder {
-                let confirmed = found.timestamp.get() == key;
-                return Ok(if confirmed { (expected, Position::new(position)) } else { start });
-            }
-            position += found.len() as u64;
-            expected = expected.next();
-        }
-        Ok(start)
+        Ok(if window.confirms_time(&mut place, holder, key)? { place } else { start })
     }
 }
 
 /// An error where bytes between `position` and the next record are none because they could not be read: the disk may give
 /// them back.
-fn readable<F: DiskFile>(
-    window: &Window<'_, F>,
-    position: u64,
-    next: Option<(Offset, u64)>,
-) -> io::Result<()> {
-    let end = next.map_or(u64::MAX, |(_, at)| at);
-    window.unreadable_in(position, end).map_or(Ok(()), |bad| Err(io::Error::other(bad.why.clone())))
+fn readable<F: DiskFile>(window: &Window<'_, F>, position: Position, next: Option<Place>) -> io::Result<()> {
+    let end = next.map_or(u64::MAX, |(_, at)| at.get());
+    window.unreadable_in(position.get(), end).map_or(Ok(()), |bad| Err(io::Error::other(bad.why.clone())))
 }
 
 /// What looking for a time met.

@@ -28,7 +28,7 @@ const RUNNING: &str = "running";
 /// The files of this module: where one is, a broker has served.
 pub const MARKERS: [&str; 3] = [CLEAN, WAS_CLEAN, RUNNING];
 /// A marker longer than this is not read: about a million segments.
-const MARKER_BYTES_MAX: u64 = 128 << 20;
+pub(crate) const MARKER_BYTES_MAX: u64 = 128 << 20;
 
 /// What recovery may assume of the bytes it finds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,9 +26,6 @@ use crate::settings::Settings;
 use crate::topic;
 use crate::units::{Offset, Position};
 
-/// A note of a run that is longer than this is not checked: about a million segments.
-const MARKER_BYTES_MAX: u64 = 128 << 20;
-
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -152,7 +149,7 @@ impl<D: Disk> Verifier<'_, D> {
     /// The notes of the last runs are replaced whole, so that no crash leaves half of one.
     fn markers(&mut self) {
         for path in session::MARKERS.map(|name| self.data.join(name)) {
-            match files::read_small(self.disk, &path, MARKER_BYTES_MAX) {
+            match files::read_small(self.disk, &path, session::MARKER_BYTES_MAX) {
                 Ok(Some(bytes)) if files::read_checked_text(&bytes).is_none() => {
                     let what = "its checksum does not fit: the next start knows less, and checks more";
                     self.fault(&path, None, None, what);
@@ -173,7 +170,10 @@ impl<D: Disk> Verifier<'_, D> {
             }
         };
         let file = dir.join(topic::SETTINGS_FILE);
-        let numbers = entries.iter().filter(|entry| entry.is_dir).filter_map(|entry| number(&entry.name));
+        let numbers = entries
+            .iter()
+            .filter(|entry| entry.is_dir)
+            .filter_map(|entry| files::partition_number(&entry.name));
         // As a start counts them.
         let counted = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map_or(0, |n| n + 1);
         let partitions = match topic::read_settings(self.disk, &dir) {
@@ -199,7 +199,9 @@ impl<D: Disk> Verifier<'_, D> {
                 false => self.fault(&dir.join(number), None, None, "the partition's directory is missing"),
             }
         }
-        let ours = |name: &str| name == topic::SETTINGS_FILE || number(name).is_some_and(|n| n < partitions);
+        let ours = |name: &str| {
+            name == topic::SETTINGS_FILE || files::partition_number(name).is_some_and(|n| n < partitions)
+        };
         for entry in entries.iter().filter(|entry| !ours(&entry.name)) {
             self.note(&dir.join(&entry.name), "is not ours");
         }
@@ -395,9 +397,4 @@ fn lost(first: Offset, next: Offset) -> String {
         1 => format!("offset {first} is lost"),
         _ => format!("offsets {first} to {} are lost", next.get() - 1),
     }
-}
-
-/// The number that is a partition's name: `007` and `+7` are not names that a broker gives.
-fn number(name: &str) -> Option<u32> {
-    name.parse::<u32>().ok().filter(|n| n.to_string() == name)
 }

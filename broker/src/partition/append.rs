@@ -13,17 +13,15 @@ use crate::segment::AppendFailed;
 use crate::settings::Durability;
 
 /// What became of a try to append.
-#[derive(Debug)]
-pub enum Tried {
+enum Tried {
     /// All records are in the log.
     Appended(Appended),
-    /// None is, and something has to end first: see [`Partition::go_on`].
+    /// None is, and something has to end first.
     Waits(Wait),
 }
 
 /// What an append waits for.
-#[derive(Debug)]
-pub enum Wait {
+enum Wait {
     /// A roll: the number of those that had ended before it.
     Roll(u64),
     /// The sync of a cut, likewise.
@@ -35,29 +33,20 @@ pub enum Wait {
 impl<D: Disk> Partition<D> {
     /// Appends all records or none; waits while a roll is under way. Not yet acknowledged: see [`Partition::committed`].
     pub async fn append(&self, batch: &mut Batch) -> Result<Appended, Error> {
-        match self.try_append(batch)? {
-            Tried::Appended(appended) => Ok(appended),
-            Tried::Waits(wait) => self.go_on(wait, batch).await,
-        }
-    }
-
-    /// Goes on with a try that had to wait.
-    pub async fn go_on(&self, mut wait: Wait, batch: &mut Batch) -> Result<Appended, Error> {
         loop {
-            match wait {
-                Wait::Roll(before) => self.rolled(before).await?,
-                Wait::Cut(before) => self.cut(before).await?,
-                Wait::OwnCut(before, error) => return Err(self.cut(before).await.err().unwrap_or(error)),
-            }
             match self.try_append(batch)? {
                 Tried::Appended(appended) => return Ok(appended),
-                Tried::Waits(again) => wait = again,
+                Tried::Waits(Wait::Roll(before)) => self.rolled(before).await?,
+                Tried::Waits(Wait::Cut(before)) => self.cut(before).await?,
+                Tried::Waits(Wait::OwnCut(before, error)) => {
+                    return Err(self.cut(before).await.err().unwrap_or(error));
+                }
             }
         }
     }
 
     /// Appends all records or none, without waiting. The batch is sealed on success: clear it before it is used again.
-    pub fn try_append(&self, batch: &mut Batch) -> Result<Tried, Error> {
+    fn try_append(&self, batch: &mut Batch) -> Result<Tried, Error> {
         let config = &self.0.config;
         let mut state = self.lock();
         state.writable(&config.name)?;

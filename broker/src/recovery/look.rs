@@ -358,19 +358,10 @@ fn scan_meter(scan: &Scan, base: Offset, told: &Instructions<'_>) -> Meter {
 /// Whether the record that a time entry names has that time: what retention and lookups go by must be the log's.
 fn is_time_of<F: DiskFile>(log: &F, len: u64, base: Offset, index: &[Entry], time: Entry) -> bool {
     let before = index.partition_point(|e| e.key <= time.value).checked_sub(1).map(|i| index[i]);
-    let (mut at, mut offset) = before.map_or((0, base.get()), |e| (e.value, e.key));
+    let start = (base, Position::ZERO);
+    let mut place = before.map_or(start, |e| (Offset::new(e.key), Position::new(e.value)));
     let mut window = Window::small(log, len);
-    while let Ok(Ok(found)) = window.record(at) {
-        if found.offset.get() != offset {
-            break;
-        }
-        if offset == time.value {
-            return found.timestamp.get() == time.key;
-        }
-        at += found.len() as u64;
-        offset += 1;
-    }
-    false
+    window.confirms_time(&mut place, Offset::new(time.value), time.key).is_ok_and(|confirmed| confirmed)
 }
 
 /// The interval that an index was written with, as far as its entries show.

@@ -6,7 +6,7 @@ use super::sums::{self, Sums};
 use crate::disk::{self, DiskFile};
 use crate::record::{self, Found, HEADER_BYTES, Invalid};
 use crate::settings::Settings;
-use crate::units::Offset;
+use crate::units::{Offset, Position};
 
 /// How much a scan reads at a time.
 const CHUNK: usize = 256 << 10;
@@ -135,6 +135,38 @@ impl<'a, F: DiskFile> Window<'a, F> {
             return Ok(Err(Invalid::Short { needed: need as u64, available }));
         }
         Ok(record::decode(self.bytes(position, need)?, BOUND))
+    }
+
+    /// Goes from record to record, from `place` on, each following the one before it, up to the first at which `stops`. Where
+    /// none follows, the answer is no. Either way `place` is where it has come to.
+    pub fn walk(
+        &mut self,
+        place: &mut (Offset, Position),
+        mut stops: impl FnMut(&Found<'_>) -> bool,
+    ) -> io::Result<bool> {
+        loop {
+            match self.record(place.1.get())? {
+                Ok(found) if found.offset != place.0 => return Ok(false),
+                Ok(found) if stops(&found) => return Ok(true),
+                Ok(found) => *place = (place.0.next(), place.1.plus(found.len() as u64)),
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    /// Whether the record with the offset `holder`, which a walk from `place` comes to, has this timestamp.
+    pub fn confirms_time(
+        &mut self,
+        place: &mut (Offset, Position),
+        holder: Offset,
+        time: u64,
+    ) -> io::Result<bool> {
+        let mut is_it = false;
+        let stopped = self.walk(place, |found| {
+            is_it = found.timestamp.get() == time;
+            found.offset == holder
+        })?;
+        Ok(stopped && is_it)
     }
 
     /// The first complete valid record that starts after `position`, where the record with the offset `expected` should be.

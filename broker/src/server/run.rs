@@ -13,7 +13,7 @@ use crate::broker::{Broker, Topic};
 use crate::disk::Disk;
 use crate::error::{Code, Error};
 use crate::metrics::{Kind, Metrics};
-use crate::partition::{Appended, Partition, Tried};
+use crate::partition::{Appended, Partition};
 use crate::units::Offset;
 use crate::wire;
 use crate::wire::proto::{self, response};
@@ -254,11 +254,7 @@ impl<D: Disk> Run<D> {
         metrics.requests(Kind::produce, self.requests.len() as u64);
         for part in &mut self.parts {
             let mut batch = std::mem::take(&mut part.batch);
-            let outcome = match part.partition.try_append(&mut batch) {
-                Ok(Tried::Appended(appended)) => Ok(appended),
-                Ok(Tried::Waits(wait)) => part.partition.go_on(wait, &mut batch).await,
-                Err(e) => Err(e),
-            };
+            let outcome = part.partition.append(&mut batch).await;
             if outcome.is_ok() {
                 metrics.appends.inc();
             }
