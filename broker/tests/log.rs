@@ -214,7 +214,8 @@ async fn a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty() {
     );
     let mut batch = Batch::new();
     batch.push(None, b"late");
-    assert!(partition.append(&mut batch).await.is_err());
+    let late = partition.append(&mut batch).await.unwrap_err();
+    assert_eq!(late.code(), Code::UnknownTopic, "not that the partition is broken: {late}");
     let (partition, again) = {
         broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
         let topic = broker.topic("t").unwrap();
@@ -298,17 +299,89 @@ async fn a_lookup_by_time_that_meets_damage_says_where_it_ends() {
     }
 }
 
+/// Whoever waits for a record that will not come need not wait out its time.
+#[tokio::test]
+async fn who_waits_at_the_end_is_told_when_the_topic_or_the_broker_goes() {
+    for deleted in [true, false] {
+        let bench = Bench::small();
+        let (broker, partition) = bench.one_partition().await;
+        append(&partition, &["a"]).await;
+        let waiting = partition.clone();
+        let waits = tokio::spawn(async move { waiting.readable(Offset::new(1)).await });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        if deleted {
+            broker.delete_topic("t").await.unwrap();
+        } else {
+            broker.close().await.unwrap();
+        }
+        tokio::time::timeout(common::LONG, waits).await.expect("it is woken").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_broker_that_was_closed_stores_nothing_more() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    broker.close().await.unwrap();
+    let files = bench.files();
+    let mut batch = Batch::new();
+    batch.push(None, b"late");
+    assert_eq!(partition.append(&mut batch).await.unwrap_err().code(), Code::ShuttingDown);
+    for refused in
+        [broker.create_topic("u", TopicSettings::with_partitions(1)).await, broker.delete_topic("t").await]
+    {
+        assert_eq!(refused.unwrap_err().code(), Code::ShuttingDown);
+    }
+    assert_eq!(bench.files(), files);
+}
+
 #[tokio::test]
 async fn under_os_bytes_do_not_wait_for_a_roll_to_be_synced() {
-    let bench = Bench::new(Settings { max_unsynced_bytes: 300, ..Settings::default() });
-    let (broker, partition) = bench.one_partition().await;
-    let mut syncs = Vec::new();
-    for _ in 0..4 {
-        append(&partition, &[&"x".repeat(100)]).await;
-        partition.idle().await;
-        syncs.push(broker.stats().syncs.get());
+    for (limit, expected) in [(300, [0, 0, 1, 1]), (258, [0, 1, 1, 2])] {
+        let bench = Bench::new(Settings { max_unsynced_bytes: limit, ..Settings::default() });
+        let (broker, partition) = bench.one_partition().await;
+        let mut syncs = Vec::new();
+        for _ in 0..4 {
+            append(&partition, &[&"x".repeat(100)]).await;
+            partition.idle().await;
+            syncs.push(broker.stats().syncs.get());
+        }
+        assert_eq!(syncs, expected, "129 bytes a record, and a limit of {limit}");
     }
-    assert_eq!(syncs, [0, 0, 1, 1], "129 bytes a record");
+}
+
+#[tokio::test]
+async fn what_a_log_has_done_is_counted() {
+    let settings = Settings {
+        segment_bytes: 60,
+        retention_bytes: Some(100),
+        retention_check: Duration::from_millis(5),
+        ..Settings::default()
+    };
+    let bench = Bench::new(settings);
+    let (broker, partition) = bench.one_partition().await;
+    for value in ["a", "b", "c", "d", "e", "f"] {
+        append(&partition, &[value]).await;
+    }
+    let stats = broker.stats();
+    assert_eq!((stats.records_appended.get(), stats.bytes_appended.get()), (6, 180));
+    assert_eq!(stats.rolls.get(), 2, "two records fill a segment");
+    partition.read(Offset::ZERO, 60).unwrap();
+    assert_eq!(stats.bytes_read.get(), 60);
+    let mut bytes = fs::read(bench.path(LOG_0)).unwrap();
+    bytes[29] ^= 1;
+    fs::write(bench.path(LOG_0), bytes).unwrap();
+    assert_eq!(partition.read(Offset::ZERO, 60).unwrap_err().code(), Code::Corrupt);
+    assert_eq!((stats.damage_read.get(), stats.bytes_read.get()), (1, 60));
+    let housekeeping = tokio::spawn(broker.clone().housekeeping());
+    while partition.range().unwrap().start < Offset::new(4) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    housekeeping.abort();
+    assert!(housekeeping.await.unwrap_err().is_cancelled());
+    assert_eq!(stats.segments_deleted.get(), 2);
 }
 
 #[tokio::test]

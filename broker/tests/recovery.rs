@@ -217,6 +217,25 @@ async fn two_brokers_cannot_have_one_directory_and_the_second_changes_nothing() 
     bench.open();
 }
 
+/// Whoever has to raise a limit first finds everything as it was.
+#[tokio::test]
+async fn a_directory_with_too_many_partitions_is_left_as_it_is() {
+    let mut bench = Bench::small();
+    let (broker, _) = bench.open();
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    drop(broker);
+    let half_deleted = bench.dir.path().join("u~gone");
+    fs::create_dir(&half_deleted).unwrap();
+    bench.settings.max_partitions = 1;
+    let world = World { disk: OsDisk, clock: bench.clock.clone() as _, work: Arc::new(Threads) };
+    let refused = Broker::open(world, bench.dir.path(), bench.settings.clone(), &|_, _, _| {});
+    assert!(refused.unwrap_err().to_string().contains("2 partitions"));
+    assert!(half_deleted.exists());
+    bench.settings.max_partitions = 2;
+    bench.open();
+    assert!(!half_deleted.exists(), "a start that is possible tidies up");
+}
+
 #[tokio::test]
 async fn foreign_files_are_left_alone_and_named() {
     let bench = Bench::small();
@@ -231,14 +250,17 @@ async fn foreign_files_are_left_alone_and_named() {
     fs::create_dir(bench.path("00000000000000000009.log")).unwrap();
     fs::write(bench.path("00000000000000000000.index.tmp"), "x").unwrap();
     fs::write(bench.path("00000000000000000077.index"), "x").unwrap();
+    fs::write(bench.path("00000000000000000077.log.damaged"), "").unwrap();
     let (broker, report) = bench.open();
     assert_eq!(report.notes.len(), 2, "{:?}", report.notes);
-    assert_eq!(report.partitions[0].notes.len(), 6, "{:?}", report.partitions[0].notes);
+    assert_eq!(report.partitions[0].notes.len(), 7, "{:?}", report.partitions[0].notes);
     assert_eq!(read_all(broker.topic("t").unwrap().partition(0).unwrap()), ["a"]);
     for kept in ["0.log", "00000000000000000000.log.swp", "notes.txt", "00000000000000000009.log"] {
         assert!(bench.path(kept).exists(), "{kept}");
     }
-    for removed in ["00000000000000000000.index.tmp", "00000000000000000077.index"] {
+    for removed in
+        ["00000000000000000000.index.tmp", "00000000000000000077.index", "00000000000000000077.log.damaged"]
+    {
         assert!(!bench.path(removed).exists(), "{removed}");
     }
 }
