@@ -147,6 +147,24 @@ fn verify_names_what_is_missing_short_or_too_long() {
         ("t/0/00000000000000000000.index, byte 20: this is no whole, valid entry", |data| {
             resize(&data.join("t/0/00000000000000000000.index"), 1 << 40)
         }),
+        (
+            "t/0/00000000000000000000.timeindex, byte 20, offset 77: 1 entries lead behind the end of the log",
+            |data| {
+                let index = data.join("t/0/00000000000000000000.timeindex");
+                let entry = broker::index::Entry { key: 1 << 47, value: 77 }.encode();
+                let mut bytes = std::fs::read(&index)?;
+                bytes.extend(entry);
+                std::fs::write(index, bytes)
+            },
+        ),
+        ("t/0/00000000000000000003.log.unsynced, offset 3: a sync of this log has failed", |data| {
+            std::fs::write(data.join("t/0/00000000000000000003.log.unsynced"), b"")
+        }),
+        ("t/0: its log files are gone and only indexes are left", |data| {
+            std::fs::remove_file(data.join("clean"))?;
+            std::fs::remove_file(data.join("t/0/00000000000000000000.log"))?;
+            std::fs::remove_file(data.join("t/0/00000000000000000003.log"))
+        }),
     ];
     names_each(cases);
 }
@@ -198,6 +216,12 @@ fn verify_names_what_is_less_than_at_the_clean_stop() {
     resize(&data.join("t/0/00000000000000000003.log"), 30).unwrap();
     let faults = verdict(&data).faults;
     assert!(faults.len() == 1 && faults[0].what.contains("offset 4 is lost"), "{faults:?}");
+    // Of a log that is gone, its index says nothing new.
+    let first = data.join("t/0/00000000000000000000.index");
+    std::fs::copy(first, data.join("t/0/00000000000000000003.index")).unwrap();
+    std::fs::remove_file(data.join("t/0/00000000000000000003.log")).unwrap();
+    let faults = verdict(&data).faults;
+    assert!(faults.len() == 1 && faults[0].what.contains("offsets 3 to 4 are lost"), "{faults:?}");
 }
 
 /// Without a clean stop, an index that lacks entries is known by the other one, and by the records behind its last entry.
@@ -216,17 +240,21 @@ fn verify_names_indexes_that_lack_entries_after_a_crash() {
     let times = index.with_extension("timeindex");
     let entries = std::fs::metadata(&index).unwrap().len() / 20;
     assert!(entries > 5, "{entries}");
+    let whole = (std::fs::read(&index).unwrap(), std::fs::read(&times).unwrap());
     resize(&index, 20 * (entries - 2)).unwrap();
     let faults = verdict(&data).faults;
     let expected = format!("the index has {} entries, of {entries} that the other index has", entries - 2);
     assert!(faults.len() == 1 && faults[0].what.starts_with(&expected), "{faults:?}");
-    resize(&times, 20 * (entries - 2)).unwrap();
-    let faults = verdict(&data).faults;
-    assert_eq!(faults.len(), 2, "{faults:?}");
-    assert!(
-        faults.iter().all(|fault| fault.what.contains(" records at the end have no entry")),
-        "{faults:?}"
-    );
+    // Also where it is one entry only: of a segment that is full, none is still to come.
+    for missing in [1, 2] {
+        for (path, whole) in [(&index, &whole.0), (&times, &whole.1)] {
+            std::fs::write(path, &whole[..whole.len() - 20 * missing]).unwrap();
+        }
+        let faults = verdict(&data).faults;
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        let expected = format!("{} records at the end have no entry", 2 * missing);
+        assert!(faults.iter().all(|fault| fault.what.starts_with(&expected)), "{faults:?}");
+    }
 }
 
 /// A crash leaves what a start tidies up: there is nothing wrong with it, nor with what is beside it.
