@@ -207,26 +207,36 @@ fn seconds(us: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::PartitionReport;
 
     #[test]
     fn counters_are_shown_by_their_names() {
         let mut metrics = Metrics::new();
-        metrics.recovered(&Report { partitions: vec![Default::default(); 3], ..Report::default() });
+        let found = PartitionReport { cut: 5, set_aside: 60, unopened: true, ..PartitionReport::default() };
+        let partitions = vec![found, PartitionReport::default(), PartitionReport::default()];
+        metrics.recovered(&Report { partitions, ..Report::default() });
         metrics.requests(Kind::produce, 5);
         metrics.error(Code::StorageFull);
         let log = Stats::default();
         log.bytes_appended.add(39);
         log.synced(Duration::from_micros(300));
+        log.synced(Duration::from_micros(500));
+        log.synced(Duration::from_secs(2));
         let text = metrics.text(&log);
         for line in [
             "broker_requests_total{kind=\"produce\"} 5",
             "broker_errors_total{code=\"STORAGE_FULL\"} 1",
             "broker_log_appended_bytes_total 39",
             "broker_log_sync_seconds_bucket{le=\"0.0002\"} 0",
-            "broker_log_sync_seconds_bucket{le=\"0.0005\"} 1",
-            "broker_log_sync_seconds_bucket{le=\"+Inf\"} 1",
-            "broker_log_sync_seconds_sum 0.0003",
+            "broker_log_sync_seconds_bucket{le=\"0.0005\"} 2",
+            "broker_log_sync_seconds_bucket{le=\"1\"} 2",
+            "broker_log_sync_seconds_bucket{le=\"+Inf\"} 3",
+            "broker_log_sync_seconds_sum 2.0008",
+            "broker_log_sync_seconds_count 3",
             "broker_recovery_partitions 3",
+            "broker_recovery_cut_bytes 5",
+            "broker_recovery_set_aside_bytes 60",
+            "broker_recovery_unopened 1",
             "broker_connections 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");

@@ -69,15 +69,23 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     for outcome in client.produce_batch("t", None, &records(2)).await {
         ok(outcome);
     }
+    ok(client.produce("t", Some(2), record("2/last")).await);
     for partition in 0..3 {
         all.extend(values(client, "t", partition).await);
     }
     all.sort_unstable();
-    let mut expected: Vec<_> = records(0).into_iter().chain(records(2)).map(|r| r.value).collect();
+    let stored = records(0).into_iter().chain(records(2)).chain([record("2/last")]);
+    let mut expected: Vec<_> = stored.map(|r| r.value).collect();
     expected.sort_unstable();
     assert_eq!(all, expected);
     assert_eq!(logged.count("No space left on device"), 3, "once a partition, whoever was refused how often");
     assert_eq!(logged.count("records are stored again"), 3);
+    assert!(server.broker.stats().appends_failed.get() >= 4, "one for each append, of however many records");
+    // The next time is another trouble.
+    server.disk.0.full.store(true, Ordering::SeqCst);
+    assert_eq!(refused(client.produce("t", Some(2), record("3")).await), Code::StorageFull);
+    server.disk.0.full.store(false, Ordering::SeqCst);
+    assert_eq!(logged.count("No space left on device"), 4);
     server.stop.cancel();
     server.served.await.unwrap().unwrap();
 }
@@ -109,6 +117,7 @@ async fn what_a_failed_sync_leaves_open_is_called_unknown() {
     ok(server.client.produce("t", Some(0), record("another partition")).await);
     let partitions = ok(server.client.partitions("t").await);
     assert!(partitions[1].fenced.is_some() && partitions[0].fenced.is_none());
+    assert_eq!(server.broker.stats().syncs_failed.get(), 1);
     assert_eq!(logged.count("ERROR"), 1);
     assert_eq!(logged.count("t/1 takes no writes from now on"), 1);
     server.stop.cancel();

@@ -442,6 +442,15 @@ fn metrics_and_health_are_served() {
     assert!(get("GET /metrics").contains("\nbroker_recovery_unopened 1\n"));
     child.kill().unwrap();
     child.wait().unwrap();
+
+    // A topic that cannot be looked into has no partitions to tell of it.
+    std::fs::remove_file(data.join("t/topic")).unwrap();
+    std::os::unix::fs::symlink("topic", data.join("t/topic")).unwrap();
+    let (mut child, get) = with_pages(&data);
+    let health = get("GET /health");
+    assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("\nt serves nothing: "), "{health}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// A partition that has nothing new is not asked again for each record of another.

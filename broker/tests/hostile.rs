@@ -255,6 +255,8 @@ async fn idle_and_slow_connections_are_told_and_closed_and_a_good_client_gets_th
     let mut one_more = server.connect().await;
     assert_eq!(one_more.error().await, ErrorCode::TooManyConnections);
     one_more.assert_closed().await;
+    let counted = || (server.metrics.connections.get(), server.metrics.connections_accepted.get());
+    assert_eq!((counted(), server.metrics.connections_refused.get()), ((3, 3), 1));
 
     for raw in [&mut idle, &mut slow, &mut slower] {
         assert_eq!(raw.error().await, ErrorCode::Timeout);
@@ -267,7 +269,12 @@ async fn idle_and_slow_connections_are_told_and_closed_and_a_good_client_gets_th
         }
     };
     tokio::time::timeout(LONG, free).await.expect("places are given back");
+    let metrics = server.metrics.clone();
     server.stop().await;
+    assert_eq!(metrics.connections.get(), 0, "none is open any more");
+    assert!(metrics.connections_accepted.get() > 3);
+    let text = metrics.text(&broker::stats::Stats::default());
+    assert!(text.contains("\nbroker_errors_total{code=\"TIMEOUT\"} 3\n"), "{text}");
 }
 
 async fn refused_for_now(server: &Server) -> bool {

@@ -74,6 +74,31 @@ async fn answers_come_in_the_order_of_the_requests() {
     }
 }
 
+#[tokio::test]
+async fn what_clients_ask_for_and_get_is_counted() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    ok(client.produce("t", None, record("value")).await);
+    ok(client.consume("t", 0, Fetch::from(Offset::ZERO)).await);
+    assert_eq!(refused(client.consume("t", 1, Fetch::from(Offset::ZERO)).await), Code::UnknownPartition);
+    assert_eq!(refused(client.produce("u", None, record("value")).await), Code::UnknownTopic);
+    let text = server.metrics.text(server.broker.stats());
+    for line in [
+        "broker_requests_total{kind=\"create_topic\"} 1",
+        "broker_requests_total{kind=\"produce\"} 2",
+        "broker_requests_total{kind=\"consume\"} 2",
+        "broker_errors_total{code=\"UNKNOWN_PARTITION\"} 1",
+        "broker_errors_total{code=\"UNKNOWN_TOPIC\"} 1",
+        "broker_appends_total 1",
+        "broker_consumed_bytes_total 33",
+        "broker_log_appended_records_total 1",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");
+    }
+    server.stop().await;
+}
+
 /// A consume that waits does not let later answers pass, and holds up nobody else.
 #[tokio::test]
 async fn a_consume_that_waits_keeps_the_order_and_holds_up_nobody_else() {
@@ -113,6 +138,23 @@ async fn a_consume_waits_no_longer_than_it_may() {
     let fetch = Fetch::from(Offset::ZERO).wait(Duration::from_secs(3600));
     let consumed = tokio::time::timeout(LONG, server.client().consume("t", 0, fetch)).await.expect("it ends");
     assert_eq!(ok(consumed).records, []);
+    server.stop().await;
+}
+
+/// However much a client asks for, and one record however long it is.
+#[tokio::test]
+async fn an_answer_has_no_more_records_than_it_may() {
+    let server = Server::with_limits(Limits { fetch_bytes: 100, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    for len in [10, 10, 10, 1000, 10] {
+        ok(client.produce("t", None, record("x".repeat(len))).await);
+    }
+    let fetch = |from| Fetch { max_bytes: u32::MAX, ..Fetch::from(Offset::new(from)) };
+    for (from, count) in [(0, 2), (1, 2), (2, 1), (3, 1), (4, 1)] {
+        let consumed = ok(client.consume("t", 0, fetch(from)).await);
+        assert_eq!(consumed.records.len(), count, "from {from}: 38 bytes a record, and one of 1028");
+    }
     server.stop().await;
 }
 

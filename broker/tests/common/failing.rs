@@ -125,6 +125,7 @@ impl DiskFile for FailingFile {
 /// A server in this process on such a disk, with a topic `t` of three partitions.
 pub struct Server {
     pub disk: Failing,
+    pub broker: Broker<Failing>,
     pub client: Client<TcpConnector>,
     pub addr: String,
     pub stop: CancellationToken,
@@ -144,6 +145,8 @@ impl Server {
         self.stop.cancel();
         // Not cleanly, where the disk has failed.
         let _ = tokio::time::timeout(super::LONG, self.served).await.expect("it ends").unwrap();
+        // Whoever has a clone of it has its lock.
+        drop(self.broker);
         serving(self.disk, self.dir, durability).await
     }
 }
@@ -155,7 +158,8 @@ async fn serving(disk: Failing, dir: tempfile::TempDir, durability: Durability) 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap().to_string();
     let stop = CancellationToken::new();
-    let served = tokio::spawn(serve(listener, broker, Limits::default(), stop.clone(), Arc::default()));
+    let served =
+        tokio::spawn(serve(listener, broker.clone(), Limits::default(), stop.clone(), Arc::default()));
     let client = Client::new(TcpConnector, &addr, Options::default());
-    Server { disk, client, addr, stop, served, dir }
+    Server { disk, broker, client, addr, stop, served, dir }
 }
