@@ -5,12 +5,16 @@ mod common;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use broker::client::Outcome;
+use broker::client::{Connection, Outcome};
 use broker::error::Code;
-use broker::settings::Durability;
-use common::failing::server;
-use common::{keyed, ok, record, refused, values};
+use broker::server::Limits;
+use broker::settings::{Durability, TopicSettings};
+use broker::wire::proto::{self, request, response};
+use common::failing::{Server, server, server_with};
+use common::{LONG, keyed, ok, record, refused, values};
+use tokio::net::TcpStream;
 
 /// What is logged by this thread.
 #[derive(Clone, Default)]
@@ -40,6 +44,20 @@ impl io::Write for Logged {
     }
 }
 
+async fn pipeline_to(server: &Server) -> Connection<TcpStream> {
+    Connection::new(TcpStream::connect(&server.addr).await.unwrap(), 1 << 20)
+}
+
+/// Waits until so many records are in the logs, durable or not.
+async fn appended(server: &Server, records: u64) {
+    let all = async {
+        while server.broker.stats().records_appended.get() < records {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, all).await.expect("they are appended");
+}
+
 #[tokio::test]
 async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     let (logged, _guard) = Logged::begin();
@@ -54,8 +72,7 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
         assert_eq!(refused(outcome), Code::StorageFull);
     }
     assert_eq!(refused(client.produce("t", None, keyed("user-1", "v")).await), Code::StorageFull);
-    let mut pipeline =
-        broker::client::Connection::new(tokio::net::TcpStream::connect(&server.addr).await.unwrap(), 1 << 20);
+    let mut pipeline = pipeline_to(&server).await;
     for _ in 0..100 {
         pipeline.send_produce("t", Some(2), [(None, &b"pipelined"[..])].into_iter());
     }
@@ -98,8 +115,7 @@ async fn what_a_failed_sync_leaves_open_is_called_unknown() {
     let server = server(Durability::Always).await;
     ok(server.client.produce("t", Some(1), record("before")).await);
     server.disk.0.sync_fails.store(true, Ordering::SeqCst);
-    let mut pipeline =
-        broker::client::Connection::new(tokio::net::TcpStream::connect(&server.addr).await.unwrap(), 1 << 20);
+    let mut pipeline = pipeline_to(&server).await;
     for _ in 0..10 {
         pipeline.send_produce("t", Some(1), [(None, &b"lost?"[..])].into_iter());
     }
@@ -124,4 +140,50 @@ async fn what_a_failed_sync_leaves_open_is_called_unknown() {
     // The stop is bounded; it is not clean, and says so.
     let stopped = tokio::time::timeout(common::LONG, server.served).await.expect("it ends").unwrap();
     drop(stopped);
+}
+
+/// When the sender comes to an answer, the sync that it would have waited for may have failed already.
+#[tokio::test]
+async fn no_answer_behind_a_failed_sync_says_more_than_is_known() {
+    let server = server(Durability::Always).await;
+    ok(server.client.create_topic("u", &TopicSettings::with_partitions(1)).await);
+    server.disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    let mut pipeline = pipeline_to(&server).await;
+    // One topic after the other: each request is an append of its own, with an answer of its own.
+    for topic in ["t", "u", "t", "u"] {
+        pipeline.send_produce(topic, Some(0), [(None, &b"lost?"[..])].into_iter());
+    }
+    pipeline.flush().await.unwrap();
+    appended(&server, 4).await;
+    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    for nth in 0..4 {
+        let outcome = pipeline.receive_produced().await.unwrap().outcomes(1).remove(0);
+        assert!(matches!(outcome, Outcome::Unknown(_)), "answer {nth}: {outcome:?}");
+    }
+    server.stop.cancel();
+    drop(tokio::time::timeout(LONG, server.served).await.expect("it ends").unwrap());
+}
+
+/// Who waits for a slow disk has an answer to come, and is not idle; and what is ready does not wait for the disk.
+#[tokio::test]
+async fn a_slow_sync_holds_up_its_own_answer_and_is_no_silence() {
+    let limits = Limits { idle: Duration::from_millis(100), ..Limits::default() };
+    let server = server_with(Durability::Always, limits).await;
+    server.disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    let mut pipeline = pipeline_to(&server).await;
+    pipeline.send(&request::Kind::ListTopics(proto::ListTopicsRequest {}).into());
+    pipeline.send_produce("t", Some(0), [(None, &b"slow"[..])].into_iter());
+    let listed = tokio::time::timeout(LONG, pipeline.receive()).await.expect("it is ready").unwrap();
+    assert!(matches!(listed.kind, Some(response::Kind::ListTopics(_))), "{listed:?}");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    pipeline.send_produce("t", Some(0), [(None, &b"next"[..])].into_iter());
+    pipeline.flush().await.unwrap();
+    appended(&server, 2).await;
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    for _ in 0..2 {
+        ok(pipeline.receive_produced().await.unwrap().outcomes(1).remove(0));
+    }
+    server.stop.cancel();
+    server.served.await.unwrap().unwrap();
 }

@@ -131,10 +131,24 @@ pub struct Server {
     pub stop: CancellationToken,
     pub served: tokio::task::JoinHandle<Result<(), broker::error::Error>>,
     dir: tempfile::TempDir,
+    _go_on: GoOn,
+}
+
+/// No sync hangs when a test has ended, however it did: its thread would be waited for.
+struct GoOn(Failing);
+
+impl Drop for GoOn {
+    fn drop(&mut self) {
+        self.0.0.sync_hangs.store(false, Ordering::SeqCst);
+    }
 }
 
 pub async fn server(durability: Durability) -> Server {
-    let server = serving(Failing::default(), tempfile::tempdir().unwrap(), durability).await;
+    server_with(durability, Limits::default()).await
+}
+
+pub async fn server_with(durability: Durability, limits: Limits) -> Server {
+    let server = serving(Failing::default(), tempfile::tempdir().unwrap(), durability, limits).await;
     ok(server.client.create_topic("t", &TopicSettings::with_partitions(3)).await);
     server
 }
@@ -147,19 +161,19 @@ impl Server {
         let _ = tokio::time::timeout(super::LONG, self.served).await.expect("it ends").unwrap();
         // Whoever has a clone of it has its lock.
         drop(self.broker);
-        serving(self.disk, self.dir, durability).await
+        serving(self.disk, self.dir, durability, Limits::default()).await
     }
 }
 
-async fn serving(disk: Failing, dir: tempfile::TempDir, durability: Durability) -> Server {
+async fn serving(disk: Failing, dir: tempfile::TempDir, durability: Durability, limits: Limits) -> Server {
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(Threads) };
     let settings = Settings { durability, ..Settings::default() };
     let (broker, _) = Broker::open(world, &dir.path().join("data"), settings, &|_, _, _| {}).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap().to_string();
     let stop = CancellationToken::new();
-    let served =
-        tokio::spawn(serve(listener, broker.clone(), Limits::default(), stop.clone(), Arc::default()));
+    let served = tokio::spawn(serve(listener, broker.clone(), limits, stop.clone(), Arc::default()));
     let client = Client::new(TcpConnector, &addr, Options::default());
-    Server { disk, broker, client, addr, stop, served, dir }
+    let _go_on = GoOn(disk.clone());
+    Server { _go_on, disk, broker, client, addr, stop, served, dir }
 }
