@@ -158,6 +158,21 @@ async fn an_answer_has_no_more_records_than_it_may() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn the_room_of_an_answer_is_there_again_for_the_next() {
+    let server = Server::with_limits(Limits { answer_bytes: 1 << 20, ..Limits::default() }).await;
+    server.topic("t", 1).await;
+    let client = server.client();
+    for _ in 0..6 {
+        ok(client.produce("t", None, record("x".repeat(50_000))).await);
+    }
+    let fetch = Fetch { max_bytes: 210_000, ..Fetch::from(Offset::ZERO) };
+    for nth in 0..20 {
+        assert_eq!(ok(client.consume("t", 0, fetch).await).records.len(), 4, "answer {nth}");
+    }
+    server.stop().await;
+}
+
 /// Thousands of requests on their way: every record once, in order, under the offset that its answer says.
 #[tokio::test]
 async fn a_pipeline_stores_each_record_once_and_in_order() {
@@ -379,6 +394,31 @@ async fn no_answer_in_time_leaves_the_outcome_unknown() {
         assert!(matches!(client.produce("t", None, record("v")).await, Outcome::Unknown(_)));
     }
     tokio::time::timeout(LONG, accepted).await.expect("each call had a connection of its own").unwrap();
+}
+
+/// A server that is away is not asked again at once, however often the caller does.
+#[tokio::test]
+async fn a_client_waits_between_attempts_to_connect() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(TcpConnector, taken.local_addr().unwrap().to_string(), Options::default());
+    drop(taken);
+    let begun = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(refused(client.topics().await), Code::Unavailable);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(50 + 100), "{:?}", begun.elapsed());
+}
+
+/// The time for which the server is to wait is not taken from the time that it has to answer.
+#[tokio::test]
+async fn a_consume_may_wait_for_longer_than_an_answer_may_take() {
+    let server = Server::start().await;
+    server.topic("t", 1).await;
+    let options = Options { request_timeout: Duration::from_millis(500), ..Options::default() };
+    let client = Client::new(TcpConnector, &server.addr, options);
+    let fetch = Fetch::from(Offset::ZERO).wait(Duration::from_secs(1));
+    assert_eq!(ok(client.consume("t", 0, fetch).await).records, []);
+    server.stop().await;
 }
 
 /// Fails to accept a few times, as where file descriptors have run out.
