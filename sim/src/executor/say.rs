@@ -134,10 +134,10 @@ fn details(p: &Recovered) -> Vec<String> {
         more.push("index rebuilt".to_owned());
     }
     for (file, position, bytes, first, next) in &p.damage {
-        let offsets = if first + 1 == *next {
-            format!("offset {first}")
-        } else {
-            format!("offsets {first}..{}", next - 1)
+        let offsets = match next.saturating_sub(*first) {
+            0 => "no record".to_owned(),
+            1 => format!("offset {first}"),
+            _ => format!("offsets {first}..{}", next - 1),
         };
         more.push(format!("damage: {offsets}, {} at {position} of {file}", count(*bytes, "byte")));
     }
