@@ -33,7 +33,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::recovery::Recovered;
-use crate::segment::{self, Active, Read, View};
+use crate::segment::{self, Active, Read, Sealed, View};
 use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
@@ -102,6 +102,15 @@ pub struct Config<D> {
 #[derive(Clone, Debug)]
 pub struct Partition<D: Disk>(Arc<Shared<D>>);
 
+/// Where a record lies.
+enum Lies<F> {
+    /// In the segment that is appended to.
+    Active(View<F>),
+    /// In a sealed one, up to this offset. Its files are opened without the lock: a slow disk would hold up the appends.
+    Sealed(Sealed, Offset),
+    Nowhere,
+}
+
 #[derive(Debug)]
 struct Shared<D: Disk> {
     config: Config<D>,
@@ -165,7 +174,7 @@ impl<D: Disk> Partition<D> {
     /// error where it is the first.
     pub fn read(&self, from: Offset, max_bytes: usize) -> Result<Fetched, Error> {
         loop {
-            let (range, view, hint) = {
+            let (range, lies, hint) = {
                 let state = self.lock();
                 let range = state.range(&self.0.config)?;
                 if let Some(hidden) = state.hidden(&self.0.config, from) {
@@ -178,9 +187,9 @@ impl<D: Disk> Partition<D> {
                     return Err(self.out_of_range(from, range));
                 }
                 let hint = state.read_to.filter(|(offset, _)| *offset == from).map(|(_, at)| at);
-                (range, self.view(&state, from), hint)
+                (range, self.lies(&state, from), hint)
             };
-            let read = view.and_then(|view| {
+            let read = self.view(lies).and_then(|view| {
                 let read = view.read(from, max_bytes, hint)?;
                 Ok((view, read))
             });
@@ -242,32 +251,46 @@ impl<D: Disk> Partition<D> {
     }
 
     pub(super) fn unreadable(&self, from: Offset, source: io::Error) -> Error {
-        if source.kind() == io::ErrorKind::NotFound && self.lock().life == Life::Deleting {
+        let going = || matches!(self.lock().life, Life::Deleting | Life::Deleted);
+        if source.kind() == io::ErrorKind::NotFound && going() {
             return self.deleted();
         }
         Error::Unreadable { partition: self.name().into(), offset: from, source: source.into() }
     }
 
-    /// The segment that holds `offset`, open for reading. The caller has checked that there is one.
-    pub(super) fn view(&self, state: &State<D>, offset: Offset) -> io::Result<View<D::File>> {
+    /// Where the record with this offset lies.
+    fn lies(&self, state: &State<D>, offset: Offset) -> Lies<D::File> {
         let config = &self.0.config;
+        let end = state.readable_end(config.durability);
         match &state.active {
-            Some(active) if offset >= active.base => Ok(View {
+            Some(active) if offset >= active.base => Lies::Active(View {
                 path: files::segment_path(&config.dir, active.base, Kind::Log),
                 log: active.log.clone(),
                 base: active.base,
-                end: state.readable_end(config.durability),
+                end,
                 bytes: active.position.get(),
                 index: Some(active.index.reader()),
                 time_index: Some(active.time_index.reader()),
             }),
             _ => {
                 let i = state.sealed.partition_point(|s| s.end <= offset);
-                let sealed = state.sealed.get(i).ok_or(io::ErrorKind::NotFound)?;
-                let mut view = segment::open_sealed(&config.disk, &config.dir, sealed)?;
-                view.end = view.end.min(state.readable_end(config.durability));
-                Ok(view)
+                state.sealed.get(i).map_or(Lies::Nowhere, |sealed| Lies::Sealed(*sealed, end))
             }
+        }
+    }
+
+    /// The segment, open for reading. `NotFound`: retention or a deletion was faster.
+    fn view(&self, lies: Lies<D::File>) -> io::Result<View<D::File>> {
+        let config = &self.0.config;
+        match lies {
+            Lies::Active(view) => Ok(view),
+            Lies::Sealed(sealed, end) => {
+                let mut view = segment::open_sealed(&config.disk, &config.dir, &sealed)?;
+                view.end = view.end.min(end);
+                // By then, what has its names may be another topic's.
+                if self.lock().life == Life::Deleted { Err(io::ErrorKind::NotFound.into()) } else { Ok(view) }
+            }
+            Lies::Nowhere => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
