@@ -207,7 +207,7 @@ impl Stage {
             State::Down => {
                 let since = self.recorder.last_crash().map(|(at, kind)| {
                     let how = match kind {
-                        CrashKind::Process => "crash",
+                        CrashKind::Process | CrashKind::FailedStop => "crash",
                         CrashKind::Power => "power loss",
                         CrashKind::Stop => "stop",
                     };

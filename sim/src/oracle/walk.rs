@@ -76,9 +76,6 @@ pub(crate) struct Walk {
     logs: BTreeMap<Arc<str>, u64>,
 }
 
-/// How a stop is described that has failed.
-pub(crate) const NOT_CLEAN: &str = "while it stopped";
-
 /// A call without its answer.
 #[derive(Clone)]
 struct Open {
@@ -237,11 +234,9 @@ impl Walk {
                 }
             }
             Event::Crash { kind, during } => {
-                if self.errors_before_stop.take() == Some(self.errors)
-                    && *kind == CrashKind::Process
-                    && during.starts_with(NOT_CLEAN)
-                {
-                    self.liveness.not_stopped(f, during);
+                let no_error_since_asked = self.errors_before_stop.take() == Some(self.errors);
+                if no_error_since_asked && *kind == CrashKind::FailedStop {
+                    self.liveness.not_stopped(f, &format!("while it stopped: {during}"));
                 }
                 self.crash(*kind, entry.at);
             }
@@ -339,14 +334,16 @@ impl Walk {
                 let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
                 !self.trouble && !all.any(|known| known.index_cramped)
             }
-            CrashKind::Process | CrashKind::Power => self.closed && !self.taken_back,
+            CrashKind::Process | CrashKind::Power | CrashKind::FailedStop => {
+                self.closed && !self.taken_back
+            },
         };
         self.model.marked |= kind == CrashKind::Stop;
         match kind {
             // A stop on a disk that cannot be written syncs nothing.
             CrashKind::Stop if !self.read_only => self.model.stopped(),
             CrashKind::Stop => self.model.crash(false, now),
-            CrashKind::Process => self.model.crash(false, now),
+            CrashKind::Process | CrashKind::FailedStop => self.model.crash(false, now),
             CrashKind::Power => self.model.crash(true, now),
         }
         self.routing.restarted();

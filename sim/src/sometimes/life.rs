@@ -82,7 +82,7 @@ impl Life {
         states: &mut States,
     ) {
         states.add(match kind {
-            CrashKind::Process => State::ProcessCrash,
+            CrashKind::Process | CrashKind::FailedStop => State::ProcessCrash,
             CrashKind::Power => State::PowerLoss,
             CrashKind::Stop => State::CleanStop,
         });

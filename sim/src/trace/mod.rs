@@ -31,6 +31,8 @@ pub enum CrashKind {
     Power,
     /// A clean stop: everything synced and closed.
     Stop,
+    /// It was asked to stop, and could not sync or close everything: what it leaves is what the death of its process leaves.
+    FailedStop,
 }
 
 /// One file as it lay on the disk.
@@ -232,7 +234,7 @@ pub enum Event {
     Crash {
         /// How.
         kind: CrashKind,
-        /// What it was in the middle of, in words; empty between operations.
+        /// What it was in the middle of, in words; empty between operations. Of a failed stop, why it failed.
         during: Arc<str>,
     },
     /// The scenario did something to a file behind the broker's back. An image before it and one after it tell what.

@@ -70,6 +70,7 @@ fn words(event: &Event) -> (&str, String) {
                 CrashKind::Process => "CRASH of the process",
                 CrashKind::Power => "POWER LOSS",
                 CrashKind::Stop => "stopped",
+                CrashKind::FailedStop => "CRASH of the process while it stopped:",
             };
             ("broker", format!("{how} {during}"))
         }

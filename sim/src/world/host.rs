@@ -24,7 +24,6 @@ use super::observe::{relative, with_relative_paths};
 use super::phase::{Phase, Phases};
 use super::stall::Stalls;
 use super::work::WorldWork;
-use crate::oracle::walk::NOT_CLEAN;
 use crate::scenario::BrokerSettings;
 use crate::trace::{
     Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Retention,
@@ -266,10 +265,9 @@ impl Host {
         if process.is_dead() {
             return Ok(());
         }
-        // What a failed close leaves is what a crash of the process leaves.
         let (kind, during) = match served {
             Ok(()) => (CrashKind::Stop, String::new()),
-            Err(e) => (CrashKind::Process, format!("{NOT_CLEAN}: {e}")),
+            Err(e) => (CrashKind::FailedStop, e.to_string()),
         };
         self.disk.kill(&process);
         self.recorder.add(Event::Crash { kind, during: during.into() });

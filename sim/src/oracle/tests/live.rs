@@ -74,7 +74,7 @@ fn a_broker_that_is_asked_to_stop_stops() {
         if fails {
             story.fails("sync");
         }
-        story.add(Event::Crash { kind: CrashKind::Process, during: "while it stopped: an error".into() });
+        story.add(Event::Crash { kind: CrashKind::FailedStop, during: "an error".into() });
         story.broken()
     };
     assert_eq!(stops(true), NONE);
