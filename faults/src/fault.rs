@@ -185,8 +185,8 @@ pub enum Trigger {
     Nth {
         /// Which.
         nth: u64,
-        /// How many times.
-        times: u64,
+        /// How many times; for as long as it is armed where there is none.
+        times: Option<u64>,
     },
     /// Each matching operation with this probability, from the fault's own stream of random numbers.
     Rate {
@@ -231,7 +231,7 @@ impl Fault {
             phase: None,
             from: None,
             covering: None,
-            trigger: Trigger::Nth { nth: 1, times: 1 },
+            trigger: Trigger::Nth { nth: 1, times: Some(1) },
             kind,
         }
     }
@@ -252,7 +252,7 @@ impl Fault {
     pub fn nth(mut self, nth: u64) -> Fault {
         let times = match self.trigger {
             Trigger::Nth { times, .. } => times,
-            Trigger::Rate { .. } => 1,
+            Trigger::Rate { .. } => Some(1),
         };
         self.trigger = Trigger::Nth { nth, times };
         self
@@ -264,7 +264,7 @@ impl Fault {
             Trigger::Nth { nth, .. } => nth,
             Trigger::Rate { .. } => 1,
         };
-        self.trigger = Trigger::Nth { nth, times };
+        self.trigger = Trigger::Nth { nth, times: Some(times) };
         self
     }
 
@@ -315,13 +315,17 @@ pub enum FaultError {
         op: Option<Op>,
     },
     /// It could never strike.
-    #[error("a fault that is aimed at number {nth} of its operations, {times} times, can never strike")]
+    #[error("a fault that is aimed at number {nth} of its operations, {}, can never strike", in_words(*times))]
     Never {
         /// Which operation.
         nth: u64,
-        /// How many times.
-        times: u64,
+        /// How many times; for as long as it is armed where there is none.
+        times: Option<u64>,
     },
+}
+
+fn in_words(times: Option<u64>) -> String {
+    times.map_or("every time".to_owned(), |times| format!("{times} times"))
 }
 
 /// An operation about to happen, as far as a fault's aim cares.
@@ -373,7 +377,7 @@ impl Faults {
             return Err(FaultError::Unsuitable { kind: fault.kind.name(), op: fault.op });
         }
         if let Trigger::Nth { nth, times } = fault.trigger
-            && (nth == 0 || times == 0)
+            && (nth == 0 || times == Some(0))
         {
             return Err(FaultError::Never { nth, times });
         }
@@ -415,7 +419,9 @@ impl Faults {
             }
             armed.matched += 1;
             let due = match armed.fault.trigger {
-                Trigger::Nth { nth, times } => armed.matched >= nth && armed.fired < times,
+                Trigger::Nth { nth, times } => {
+                    armed.matched >= nth && times.is_none_or(|times| armed.fired < times)
+                }
                 Trigger::Rate { per_million } => armed.rng.random_range(0..1_000_000) < per_million,
             };
             if !due || !bites(&armed.fault.kind) {
@@ -431,7 +437,7 @@ impl Faults {
             }
         }
         let is_spent = |armed: &Armed| match armed.fault.trigger {
-            Trigger::Nth { times, .. } => armed.fired >= times,
+            Trigger::Nth { times, .. } => times.is_some_and(|times| armed.fired >= times),
             Trigger::Rate { .. } => false,
         };
         if strikes.main.is_some() || strikes.stall.is_some() {

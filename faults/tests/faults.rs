@@ -456,7 +456,7 @@ fn a_fault_that_makes_no_sense_is_refused() {
     let unsuitable = disk.aim(Fault::new(Op::Read, "*", Kind::Lost)).unwrap_err();
     assert_eq!(unsuitable, FaultError::Unsuitable { kind: "lost", op: Some(Op::Read) });
     assert_eq!(unsuitable.to_string(), "lost cannot happen to read");
-    assert_eq!(disk.aim(write_fault(Kind::Lost).nth(0)), Err(FaultError::Never { nth: 0, times: 1 }));
+    assert_eq!(disk.aim(write_fault(Kind::Lost).nth(0)), Err(FaultError::Never { nth: 0, times: Some(1) }));
 }
 
 #[test]

@@ -249,7 +249,7 @@ impl Stage {
     fn struck(&self, id: faults::FaultId) -> (u64, u64) {
         let Some((fault, struck)) = self.host.disk.fault(id) else { return (0, 1) };
         let due = match fault.trigger {
-            faults::Trigger::Nth { times, .. } if times < u64::MAX => times,
+            faults::Trigger::Nth { times: Some(times), .. } => times,
             _ => 1,
         };
         (struck, due)

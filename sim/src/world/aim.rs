@@ -9,10 +9,9 @@ use crate::scenario as s;
 /// The disk's fault that does what a fault of a scenario says. `now` is simulated time.
 pub fn aim(fault: &s::Fault, now: Duration) -> faults::Fault {
     let aim = &fault.aim;
-    let times = aim.times.map_or(u64::MAX, u64::from);
     let trigger = match aim.rate {
         Some(rate) => Trigger::Rate { per_million: rate.millionths },
-        None => Trigger::Nth { nth: aim.nth.into(), times },
+        None => Trigger::Nth { nth: aim.nth.into(), times: aim.times.map(u64::from) },
     };
     let phase = aim.during.map(|during| match during {
         s::During::Recovery => "recovery",
