@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
-use faults::{Cursor, Image, Images, SECTOR};
+use faults::{Cursor, Image, Images, Op, SECTOR};
 use fnv::{FnvHashMap, FnvHashSet};
 
 use super::Bounds;
@@ -291,8 +291,8 @@ impl<'a> Visit<'a> {
 fn tells(event: &Event) -> bool {
     let Event::Disk(op) = event else { return true };
     let of_a_mark = match op.op {
-        "open" => op.path.ends_with(".log"),
-        "rename" | "remove" => &*op.path == "clean",
+        Op::Open => op.path.ends_with(".log"),
+        Op::Rename | Op::Remove => &*op.path == "clean",
         _ => false,
     };
     op.fault.is_some() || op.lies || op.result.is_err() || of_a_mark

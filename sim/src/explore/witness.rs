@@ -179,16 +179,16 @@ fn operation<'a>(ops: impl Iterator<Item = &'a DiskOp>, bytes: Option<u64>) -> O
     Some(Operation { op, pattern: pattern.to_owned(), nth, bytes })
 }
 
-fn named(op: &str) -> Op {
+fn named(op: faults::Op) -> Op {
     match op {
-        "open" => Op::Create,
-        "write" => Op::Write,
-        "set-len" => Op::Truncate,
-        "sync" => Op::Sync,
-        "sync-dir" => Op::SyncDir,
-        "rename" => Op::Rename,
-        "remove" => Op::Remove,
-        "make-dir" => Op::MakeDir,
+        faults::Op::Open => Op::Create,
+        faults::Op::Write => Op::Write,
+        faults::Op::SetLen => Op::Truncate,
+        faults::Op::Sync => Op::Sync,
+        faults::Op::SyncDir => Op::SyncDir,
+        faults::Op::Rename => Op::Rename,
+        faults::Op::Remove => Op::Remove,
+        faults::Op::MakeDir => Op::MakeDir,
         _ => Op::Any,
     }
 }
@@ -244,7 +244,7 @@ fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Op
     let told = ops.clone();
     disk.observe(move |event| {
         let op = DiskOp {
-            op: event.op.name(),
+            op: event.op,
             path: observe::relative(event.path).into(),
             to: None,
             position: event.position,

@@ -50,11 +50,11 @@ fn nothing() -> String {
 fn is_aimed_at(fault: &Fault, op: &DiskOp) -> bool {
     let same = match fault.op {
         Op::Any => true,
-        Op::Truncate => op.op == "set-len",
-        Op::Remove => matches!(op.op, "remove" | "remove-dir"),
+        Op::Truncate => op.op == faults::Op::SetLen,
+        Op::Remove => matches!(op.op, faults::Op::Remove | faults::Op::RemoveDir),
         // Whether an opening makes the file, the trace does not say.
         Op::Create => false,
-        named => op.op == operation_name(named),
+        named => op.op.name() == operation_name(named),
     };
     let names = |path: &str| names(&fault.pattern, &format!("{DATA}/{path}"));
     same && (names(&op.path) || op.to.as_deref().is_some_and(names))

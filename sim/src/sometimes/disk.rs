@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use faults::{Errno, Op};
+
 use super::life::{Doing, Life};
 use super::{State, States};
 use crate::trace::{DiskOp, Event};
@@ -45,58 +47,56 @@ impl Disk {
     pub(super) fn did(&mut self, op: &DiskOp, life: &Life, states: &mut States) {
         let serves = life.doing == Doing::Serving;
         let is_log = op.path.ends_with(".log");
-        let failed = op.result.as_ref().err().map(String::as_str);
+        let failed = op.result.err();
         states.add_if(State::Lied, op.lies);
         states.add_if(State::RecoveryFault, op.fault.is_some() && life.doing == Doing::Recovering);
         if let Some(errno) = failed {
             self.failed(op, errno, is_log, serves, states);
         }
         match op.op {
-            "open" if is_log && serves => self.opened(op, failed.is_none(), states),
-            "open" if is_log => _ = self.known(&op.path),
-            "write" if is_log && failed.is_none() => {
+            Op::Open if is_log && serves => self.opened(op, failed.is_none(), states),
+            Op::Open if is_log => _ = self.known(&op.path),
+            Op::Write if is_log && failed.is_none() => {
                 self.wrote = true;
                 *self.unsynced.entry(op.path.clone()).or_default() += 1;
                 if self.rolling.as_ref() == Some(&op.path) {
                     self.rolling = None;
                 }
             }
-            "sync" if is_log => {
+            Op::Sync if is_log => {
                 let covered = self.unsynced.insert(op.path.clone(), 0).unwrap_or_default();
                 states.add_if(State::GroupCommit, covered > 1 && life.always && failed.is_none());
             }
-            "set-len" if is_log && serves => states.add_if(State::CutBack, failed.is_none()),
+            Op::SetLen if is_log && serves => states.add_if(State::CutBack, failed.is_none()),
             // The logs of a topic that is deleted are removed under another name.
-            "remove" if is_log && serves && !op.path.contains('~') => {
+            Op::Remove if is_log && serves && !op.path.contains('~') => {
                 states.add_if(State::Retention, failed.is_none());
             }
             _ => {}
         }
-        let short = op.op == "write" && op.result.as_ref().is_ok_and(|done| *done < op.len);
+        let short = op.op == Op::Write && op.result.is_ok_and(|done| done < op.len);
         states.add_if(State::ShortWrite, short);
     }
 
-    fn failed(&mut self, op: &DiskOp, errno: &str, is_log: bool, serves: bool, states: &mut States) {
-        let is = |name: &str| errno.contains(name);
-        states.add_if(State::Interrupted, is("EINTR"));
-        states.add_if(State::ReadOnly, is("EROFS"));
-        let full = is("ENOSPC") || is("EDQUOT");
+    fn failed(&mut self, op: &DiskOp, errno: Errno, is_log: bool, serves: bool, states: &mut States) {
+        states.add_if(State::Interrupted, errno == Errno::EINTR);
+        states.add_if(State::ReadOnly, errno == Errno::EROFS);
+        let full = matches!(errno, Errno::ENOSPC | Errno::EDQUOT);
         match op.op {
-            "write" if is_log => {
+            Op::Write if is_log => {
                 states.add_if(State::FullAppend, full);
                 states.add_if(State::FullRoll, full && self.rolling.as_ref() == Some(&op.path));
-                states.add_if(State::WriteFailed, is("EIO"));
+                states.add_if(State::WriteFailed, errno == Errno::EIO);
             }
-            "write" => states.add_if(State::FullIndex, full && op.path.ends_with("index")),
-            "open" => {
-                let gone = is("ENOENT");
-                states.add_if(State::OpenFailed, !gone);
+            Op::Write => states.add_if(State::FullIndex, full && op.path.ends_with("index")),
+            Op::Open => {
+                states.add_if(State::OpenFailed, errno != Errno::ENOENT);
                 states.add_if(State::FullRoll, full && is_log && serves);
             }
-            "read" => states.add_if(State::ReadFailed, is("EIO")),
-            "sync" => states.add_if(State::SyncFailed, !is("EINTR")),
-            "sync-dir" => states.add_if(State::DirSyncFailed, !is("EINTR")),
-            "set-len" => states.add(State::CutFailed),
+            Op::Read => states.add_if(State::ReadFailed, errno == Errno::EIO),
+            Op::Sync => states.add_if(State::SyncFailed, errno != Errno::EINTR),
+            Op::SyncDir => states.add_if(State::DirSyncFailed, errno != Errno::EINTR),
+            Op::SetLen => states.add(State::CutFailed),
             _ => {}
         }
         states.add_if(State::FullRoll, full && self.rolling.is_some());

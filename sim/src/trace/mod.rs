@@ -14,7 +14,10 @@ mod hash;
 pub mod print;
 mod world;
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use faults::Errno;
 
 pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
 pub use world::{Clock, Pace, World};
@@ -150,10 +153,10 @@ pub struct Recovered {
 }
 
 /// A disk operation as the trace keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOp {
-    /// `write`, `sync`, `rename` …
-    pub op: &'static str,
+    /// What was asked.
+    pub op: faults::Op,
     /// The file or directory, relative to the data directory.
     pub path: Arc<str>,
     /// The second path of a rename.
@@ -163,11 +166,20 @@ pub struct DiskOp {
     /// Bytes asked for; the new length of a `set_len`.
     pub len: u64,
     /// Bytes done, or the error.
-    pub result: Result<u64, String>,
+    pub result: Result<u64, Errno>,
     /// The fault that struck it, in words.
     pub fault: Option<String>,
     /// Whether it answered yes and did not do it: a lost or misdirected write, a sync that keeps nothing.
     pub lies: bool,
+}
+
+/// By the names of operations and errors, so that one more of them changes no other run's hash.
+impl Hash for DiskOp {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Self { op, path, to, position, len, result, fault, lies } = self;
+        (op.name(), path, to, position, len).hash(hasher);
+        (result.map_err(|errno| errno.to_string()), fault, lies).hash(hasher);
+    }
 }
 
 /// Another way to recover a disk, which must come to the same.

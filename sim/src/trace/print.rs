@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use faults::Op;
+
 use super::{
     Again, Answer, At, CallId, CrashKind, DiskOp, Entry, Event, Mode, Moment, Placed, Request, Trace,
 };
@@ -42,7 +44,8 @@ pub fn all(trace: &Trace) -> String {
 fn is_told(event: &Event) -> bool {
     match event {
         Event::Disk(op) => {
-            op.fault.is_some() || matches!(op.op, "write" | "sync" | "sync-dir" | "set-len" | "rename")
+            let changes = matches!(op.op, Op::Write | Op::Sync | Op::SyncDir | Op::SetLen | Op::Rename);
+            op.fault.is_some() || changes
         }
         Event::Said { .. } | Event::Image { .. } | Event::Again { .. } => false,
         _ => true,
@@ -178,13 +181,13 @@ pub fn answered(answer: &Answer) -> String {
 
 fn disk(op: &DiskOp) -> String {
     let place = match op.op {
-        "read" | "write" => format!(" {} at {}", count(op.len, "byte"), op.position),
-        "set-len" => format!(" to {}", op.len),
+        Op::Read | Op::Write => format!(" {} at {}", count(op.len, "byte"), op.position),
+        Op::SetLen => format!(" to {}", op.len),
         _ => String::new(),
     };
     let to = op.to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
     let result = match &op.result {
-        Ok(n) if matches!(op.op, "read" | "write") && *n != op.len => format!(" = {n}"),
+        Ok(n) if matches!(op.op, Op::Read | Op::Write) && *n != op.len => format!(" = {n}"),
         Ok(_) => String::new(),
         Err(error) => format!(" = {error}"),
     };

@@ -55,12 +55,12 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
         let (fault, lies) = fault.map_or((None, false), |(words, lies)| (Some(words), lies));
         recorder.recorded(event.recorded);
         recorder.add(Event::Disk(DiskOp {
-            op: event.op.name(),
+            op: event.op,
             path: name(event.path),
             to: event.to.map(&mut name),
             position: event.position,
             len: event.len,
-            result: event.result.map_err(|e| e.to_string()),
+            result: event.result,
             // A sync that is switched off is a mistake of the broker, and no fault that would excuse it.
             fault,
             lies,

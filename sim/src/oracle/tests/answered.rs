@@ -1,5 +1,7 @@
 //! P11, P2: where nothing is in the way, requests are answered, and with no less than was promised.
 
+use faults::Op;
+
 use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
 use crate::trace::{Pace, World};
 
@@ -27,7 +29,7 @@ fn no_answer_needs_a_reason() {
         story.broken()
     };
     assert_eq!(story(&|_| {}), ["no answer"]);
-    assert_eq!(story(&|story| story.fails("write")), ["no answer"], "who fails can say so");
+    assert_eq!(story(&|story| story.fails(Op::Write)), ["no answer"], "who fails can say so");
     assert_eq!(story(&|story| story.crash(CrashKind::Process)), NONE);
     assert_eq!(story(&|story| story.add(Event::World(World::Stopping))), NONE);
     let cut = || World::Cut("client".into(), "broker".into());
@@ -68,9 +70,9 @@ fn an_error_of_the_disk_has_its_cause_there() {
     let told = Answer::Lost { why: "only a restart shows it".into(), sent: true, told: true };
     for answer in [of_disk(Code::StorageFailed), of_disk(Code::StorageFull), of_disk(Code::Fenced), told] {
         assert_eq!(story(&|_| {}, answer.clone()), ["refused for nothing"]);
-        assert_eq!(story(&|story| story.fails("write"), answer.clone()), NONE);
+        assert_eq!(story(&|story| story.fails(Op::Write), answer.clone()), NONE);
         let restarted = |story: &mut Story| {
-            story.fails("write");
+            story.fails(Op::Write);
             story.again(CrashKind::Process);
         };
         assert_eq!(story(&restarted, answer), ["refused for nothing"]);

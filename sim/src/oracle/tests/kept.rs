@@ -1,5 +1,7 @@
 //! P2: what was promised is there, whatever happened before it was promised.
 
+use faults::Op;
+
 use super::{At, Code, CrashKind, Event, Mode, Request, Story};
 
 const NONE: [&str; 0] = [];
@@ -63,7 +65,7 @@ fn a_sync_that_failed_once_is_no_excuse_after_a_clean_stop() {
     let story = |stopped: bool| {
         let mut story = Story::new(Mode::Os);
         story.stored("a", 0);
-        story.fails("sync");
+        story.fails(Op::Sync);
         story.again(CrashKind::Process);
         if stopped {
             story.again(CrashKind::Stop);

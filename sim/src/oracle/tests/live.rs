@@ -1,5 +1,7 @@
 //! P11: once all is well, a partition works, and at once; only a disk that has failed under it excuses a restart.
 
+use faults::{Errno, Op};
+
 use super::{Answer, Code, CrashKind, Event, Mode, Story};
 use crate::trace::World;
 
@@ -24,11 +26,11 @@ fn refused(code: Code) -> Answer {
 }
 
 fn full(story: &mut Story) {
-    story.fails_with("write", "ENOSPC");
+    story.fails_with(Op::Write, Errno::ENOSPC);
 }
 
 fn broken(story: &mut Story) {
-    story.fails("write");
+    story.fails(Op::Write);
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_broker_that_is_asked_to_stop_stops() {
         let mut story = Story::quiet(Mode::Os, 1);
         story.add(Event::World(World::Stopping));
         if fails {
-            story.fails("sync");
+            story.fails(Op::Sync);
         }
         story.add(Event::Crash { kind: CrashKind::FailedStop, during: "an error".into() });
         story.broken()

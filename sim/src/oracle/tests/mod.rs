@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use broker::error::Code;
 use bytes::Bytes;
+use faults::{Errno, Op};
 
 use super::{decode, judge};
 use crate::trace::{
@@ -132,25 +133,25 @@ impl Story {
     }
 
     /// Something fails on partition 0's first log, as a fault has it.
-    fn fails(&mut self, op: &'static str) {
-        self.fails_with(op, "EIO");
+    fn fails(&mut self, op: Op) {
+        self.fails_with(op, Errno::EIO);
     }
 
-    fn fails_with(&mut self, op: &'static str, error: &str) {
+    fn fails_with(&mut self, op: Op, errno: Errno) {
         self.add(Event::Disk(DiskOp {
             op,
             path: log(0).into(),
             to: None,
             position: 0,
             len: 0,
-            result: Err(error.into()),
+            result: Err(errno),
             fault: Some("a fault".into()),
             lies: false,
         }));
     }
 
     /// The disk does something to a log of partition 0.
-    fn does(&mut self, op: &'static str, base: u64, len: u64) {
+    fn does(&mut self, op: Op, base: u64, len: u64) {
         let (path, result) = (log(base).into(), Ok(len));
         self.add(Event::Disk(DiskOp {
             op,

@@ -1,5 +1,7 @@
 //! P2: retention takes no more than it must.
 
+use faults::Op;
+
 use super::{Answer, Mode, Request, Story};
 
 const NONE: [&str; 0] = [];
@@ -10,12 +12,12 @@ fn goes(retention_bytes: Option<u64>, leaving: bool) -> Vec<&'static str> {
     let (topic, retention_ms) = ("orders".into(), None);
     let id = story.call(Request::CreateTopic { topic, partitions: 1, retention_bytes, retention_ms });
     story.answer(id, Answer::Done);
-    story.does("write", 0, 100);
-    story.does("write", 5, 100);
+    story.does(Op::Write, 0, 100);
+    story.does(Op::Write, 5, 100);
     if leaving {
         story.call(Request::DeleteTopic { topic: "orders".into() });
     }
-    story.does("remove", 0, 0);
+    story.does(Op::Remove, 0, 0);
     story.broken()
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use faults::{Errno, Op};
 
 use super::Walk;
 use crate::oracle::decode::{self, Piece};
@@ -19,17 +20,17 @@ impl Walk {
         if op.fault.is_some() && op.result.is_ok() {
             self.way.changed(); // it may have taken its time
         }
-        let fails = op.result.as_ref().is_err_and(|e| e != "ENOENT");
+        let fails = op.result.is_err_and(|errno| errno != Errno::ENOENT);
         self.errors += u64::from(fails);
         self.lies |= op.lies;
-        self.trouble |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
-        self.read_only |= op.result.as_ref().is_err_and(|e| e == "EROFS");
-        self.taken_back |= matches!(op.op, "rename" | "remove") && &*op.path == "clean";
+        self.trouble |= fails;
+        self.read_only |= op.result == Err(Errno::EROFS);
+        self.taken_back |= matches!(op.op, Op::Rename | Op::Remove) && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
-        let passing = |e: &str| is_passing(e) && !op.op.starts_with("sync");
-        let failing = op.fault.is_some() && op.result.as_ref().is_err_and(|e| !passing(e));
+        let passing = |errno| is_passing(errno) && !matches!(op.op, Op::Sync | Op::SyncDir);
+        let failing = op.fault.is_some() && op.result.is_err_and(|errno| !passing(errno));
         let Some((topic, partition, file)) = place(&op.path) else {
-            if op.op == "rename" && op.result.is_ok() {
+            if op.op == Op::Rename && op.result.is_ok() {
                 let inside = format!("{}/", op.path);
                 self.logs.retain(|path, _| !path.starts_with(&inside));
             }
@@ -52,13 +53,13 @@ impl Walk {
         if is_log && let Ok(done) = op.result {
             self.log_changed(op, done, (topic, partition));
         }
-        if op.op == "open" && is_log && op.result.is_ok() {
+        if op.op == Op::Open && is_log && op.result.is_ok() {
             let base = decode::base_offset(file.trim_end_matches(".log"));
             if let (Some(known), Some(base)) = (self.model.partition_mut(topic, partition), base) {
                 known.newest_base = known.newest_base.max(base);
             }
         }
-        if failed && op.op == "sync" && is_log {
+        if failed && op.op == Op::Sync && is_log {
             self.model.sync_failed(topic, partition);
         }
         if op.result.is_err()
@@ -66,12 +67,11 @@ impl Walk {
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             known.index_behind = true;
-            known.index_cramped |=
-                op.result.as_ref().is_err_and(|e| matches!(e.as_str(), "ENOSPC" | "EDQUOT"));
-            known.index_unbuilt |= file.ends_with(".tmp") && op.result.as_ref().is_err_and(|e| e == "ENOSPC");
+            known.index_cramped |= matches!(op.result, Err(Errno::ENOSPC | Errno::EDQUOT));
+            known.index_unbuilt |= file.ends_with(".tmp") && op.result == Err(Errno::ENOSPC);
         }
         if failed
-            && op.op == "set-len"
+            && op.op == Op::SetLen
             && is_log
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
@@ -83,7 +83,7 @@ impl Walk {
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
-            known.hurt |= op.result.as_ref().is_err_and(|e| e != "ENOENT");
+            known.hurt |= fails;
         }
         if op.lies {
             self.lied(Some(&op.path));
@@ -96,14 +96,14 @@ impl Walk {
     /// Keeps account of how long each log is, and of those that go.
     fn log_changed(&mut self, op: &DiskOp, done: u64, (topic, partition): (&str, u32)) {
         match op.op {
-            "write" => {
+            Op::Write => {
                 let bytes = self.logs.entry(op.path.clone()).or_default();
                 *bytes = (*bytes).max(op.position + done);
             }
-            "set-len" => {
+            Op::SetLen => {
                 self.logs.insert(op.path.clone(), op.len);
             }
-            "remove" => {
+            Op::Remove => {
                 let is_leaving = self.leaving.iter().any(|leaving| **leaving == *topic);
                 let held = self.logs.get(&op.path).is_some_and(|bytes| *bytes > 0);
                 if held && self.way.serves() && !is_leaving {
@@ -177,8 +177,8 @@ impl Walk {
 }
 
 /// An error that leaves nothing broken behind.
-fn is_passing(error: &str) -> bool {
-    matches!(error, "ENOSPC" | "EDQUOT" | "EINTR")
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EINTR)
 }
 
 /// A path in a partition: topic, partition, file name (empty for the directory itself).
