@@ -21,7 +21,7 @@ pub enum Cut {
 }
 
 /// Of what was pending when power was lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
     /// What is kept is drawn from what the profile allows.
     #[default]

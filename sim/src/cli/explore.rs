@@ -61,13 +61,7 @@ fn sums(explored: usize, broken: &[&str]) -> String {
 }
 
 fn profile(name: &str) -> Result<Profile, String> {
-    match name {
-        "strict" => Ok(Profile::Strict),
-        "ordered" => Ok(Profile::Ordered),
-        "writeback" => Ok(Profile::Writeback),
-        "lying" => Ok(Profile::Lying),
-        _ => Err("strict, ordered, writeback or lying".into()),
-    }
+    name.parse().map_err(|_| "strict, ordered, writeback or lying".into())
 }
 
 impl Explore {

@@ -43,7 +43,7 @@ use plan::Node;
 use stage::{Job, Stage};
 
 use crate::place::Place;
-use crate::scenario::{BrokerSettings, Capacity, Profile, Scenario};
+use crate::scenario::{BrokerSettings, Capacity, Scenario};
 use crate::trace::{Millis, Recorder, Trace, World};
 use crate::world::BROKER;
 use crate::world::clock::EPOCH_MS;
@@ -176,18 +176,8 @@ fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Res
     Ok(host)
 }
 
-/// The disk's word for a profile.
-pub fn profile(profile: Profile) -> faults::Profile {
-    match profile {
-        Profile::Strict => faults::Profile::Strict,
-        Profile::Ordered => faults::Profile::Ordered,
-        Profile::Writeback => faults::Profile::Writeback,
-        Profile::Lying => faults::Profile::Lying,
-    }
-}
-
 fn build_host(scenario: &Scenario, recorder: &Recorder, seed: u64) -> Host {
-    let profile = profile(scenario.disk.profile.unwrap_or_default());
+    let profile = scenario.disk.profile.unwrap_or_default();
     let capacity = match scenario.disk.capacity {
         Some(Capacity::Bytes(bytes) | Capacity::Free(bytes)) => Some(bytes),
         Some(Capacity::Unlimited) | None => None,

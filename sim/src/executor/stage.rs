@@ -154,7 +154,7 @@ impl Stage {
                 None => stage.host.disk.crash_process(),
                 Some(keep) => {
                     can_be_left(&stage.host.disk, keep)?;
-                    stage.host.disk.power_loss_keeping(kept(keep));
+                    stage.host.disk.power_loss_keeping(keep);
                 }
             }
             stage.down(kind, "");
@@ -225,7 +225,7 @@ impl Stage {
         let lies = observe::lies(&aimed.kind);
         let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
         if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
-            self.host.disk.keep(id, kept(keep));
+            self.host.disk.keep(id, keep);
         }
         self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), lies));
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
@@ -352,17 +352,5 @@ fn can_be_left(disk: &faults::Disk, keep: s::Keep) -> Result<(), String> {
         Some(1) => Err("a power loss here leaves one image only, `image 0`".to_owned()),
         Some(count) => Err(format!("a power loss here leaves one of {count} images, 0 to {}", count - 1)),
         None => Ok(()),
-    }
-}
-
-fn kept(keep: s::Keep) -> faults::Keep {
-    match keep {
-        s::Keep::Some => faults::Keep::Drawn,
-        s::Keep::Nothing => faults::Keep::Nothing,
-        s::Keep::All => faults::Keep::Everything,
-        s::Keep::Names => faults::Keep::Names,
-        s::Keep::Data => faults::Keep::Data,
-        s::Keep::Image(number) => faults::Keep::Image(number),
-        s::Keep::Draw(seed) => faults::Keep::Draw(seed),
     }
 }

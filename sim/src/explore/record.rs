@@ -32,7 +32,7 @@ pub struct Run {
     /// The scenario, explicit and with one seed.
     pub scenario: Scenario,
     /// What the disk may leave.
-    pub profile: faults::Profile,
+    pub profile: Profile,
     /// What happened.
     pub trace: Trace,
     /// What the disk went through, up to the end of the scenario's own steps.
@@ -63,7 +63,7 @@ impl Run {
         let healed = trace.entries.iter().position(|e| matches!(e.event, Event::Healed));
         let healed = healed.unwrap_or(trace.entries.len());
         let len = recorded.marks.partition_point(|entry| *entry < healed);
-        let profile = executor::profile(scenario.disk.profile.unwrap_or_default());
+        let profile = scenario.disk.profile.unwrap_or_default();
         let (history, marks, starts) = (recorded.history, recorded.marks, recorded.starts);
         let mut failures = failures(&scenario, &trace, recorded.executed.panic);
         failures.retain(|failure| its_own || matches!(failure, Failure::Broken(_) | Failure::Panic(_)));

@@ -4,43 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use faults::Site;
+use faults::{Keep, Site};
 
 use crate::oracle::Broken;
 
-/// One way for the lights to go out. Where a crash point has more images than the bound, these are taken of it, in this order:
-/// nothing, everything, the names without the data, the data without the names, and then draws.
+/// One way to go down. Where a crash point has more images than the bound, these are taken of it, in this order: nothing,
+/// everything, the names without the data, the data without the names, and then draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Choice {
     /// The process dies alone, and what was pending stays pending.
     Process,
-    /// As little is left as is legal.
-    Nothing,
-    /// Everything that was pending is left.
-    Everything,
-    /// Every change of a name is left, and as little of the data as is legal.
-    Names,
-    /// All data is left, and as few changes of names as is legal.
-    Data,
-    /// The image of this number.
-    Image(u64),
-    /// The image drawn from this seed.
-    Drawn(u64),
-}
-
-impl Choice {
-    /// The disk's word for it; none where no power is lost.
-    pub fn keep(self) -> Option<faults::Keep> {
-        Some(match self {
-            Choice::Process => return None,
-            Choice::Nothing => faults::Keep::Nothing,
-            Choice::Everything => faults::Keep::Everything,
-            Choice::Names => faults::Keep::Names,
-            Choice::Data => faults::Keep::Data,
-            Choice::Image(number) => faults::Keep::Image(number),
-            Choice::Drawn(seed) => faults::Keep::Draw(seed),
-        })
-    }
+    /// The lights go out, and so much is left.
+    Power(Keep),
 }
 
 /// A crash point, and what was left there.
@@ -180,12 +155,13 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Process => f.write_str("the process died alone"),
-            Choice::Nothing => f.write_str("nothing was kept"),
-            Choice::Everything => f.write_str("everything was kept"),
-            Choice::Names => f.write_str("names were kept, and no data"),
-            Choice::Data => f.write_str("data was kept, and no names"),
-            Choice::Image(n) => write!(f, "image {n}"),
-            Choice::Drawn(seed) => write!(f, "the image drawn from {seed}"),
+            Choice::Power(Keep::Nothing) => f.write_str("nothing was kept"),
+            Choice::Power(Keep::Everything) => f.write_str("everything was kept"),
+            Choice::Power(Keep::Names) => f.write_str("names were kept, and no data"),
+            Choice::Power(Keep::Data) => f.write_str("data was kept, and no names"),
+            Choice::Power(Keep::Image(n)) => write!(f, "image {n}"),
+            Choice::Power(Keep::Draw(seed)) => write!(f, "the image drawn from {seed}"),
+            Choice::Power(Keep::Drawn) => f.write_str("an image that the seed draws"),
         }
     }
 }

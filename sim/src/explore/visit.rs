@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
-use faults::{Cursor, Image, Images, Op, SECTOR};
+use faults::{Cursor, Image, Images, Keep, Op, SECTOR};
 use fnv::{FnvHashMap, FnvHashSet};
 
 use super::Bounds;
@@ -379,15 +379,18 @@ pub(super) fn cuts(position: u64, len: u64) -> Vec<u64> {
 pub(super) fn choose(images: &Images, bound: u64, salt: u64) -> (Vec<Choice>, bool) {
     if let Some(count) = images.count_up_to(bound.into()) {
         let count = u64::try_from(count).unwrap_or(bound);
-        return ((0..count).map(Choice::Image).collect(), false);
+        return ((0..count).map(Keep::Image).map(Choice::Power).collect(), false);
     }
-    let extremes = [Choice::Nothing, Choice::Everything, Choice::Names, Choice::Data];
-    let draws = (0..).map(|i| Choice::Drawn(salt.wrapping_add(i)));
+    let extremes = [Keep::Nothing, Keep::Everything, Keep::Names, Keep::Data];
+    let draws = (0..).map(|i| Keep::Draw(salt.wrapping_add(i)));
     let bound = usize::try_from(bound).unwrap_or(usize::MAX);
-    (extremes.into_iter().chain(draws).take(bound).collect(), true)
+    (extremes.into_iter().chain(draws).take(bound).map(Choice::Power).collect(), true)
 }
 
 /// The image of a choice.
 pub(super) fn pick(images: &Images, choice: Choice) -> Image {
-    choice.keep().map_or_else(|| images.process_crash(), |keep| images.keeping(keep))
+    match choice {
+        Choice::Process => images.process_crash(),
+        Choice::Power(keep) => images.keeping(keep),
+    }
 }

@@ -32,11 +32,10 @@ pub struct Witness {
 /// which a fault could be aimed.
 pub fn witness(run: &Run, violation: &Violation) -> Option<Witness> {
     let aims = aims(run, violation)?;
-    let exact = crash(violation.point.choice);
+    let exact = violation.point.choice;
     let mut ways = Vec::new();
     for aim in &aims {
-        let simple =
-            [Keep::Nothing, Keep::All, Keep::Names, Keep::Data].map(|keep| Crash { keep: Some(keep) });
+        let simple = [Keep::Nothing, Keep::Everything, Keep::Names, Keep::Data].map(Choice::Power);
         // An image has its number at one operation only.
         let exact = aim.exact.then_some(exact);
         let power = violation.point.choice != Choice::Process;
@@ -76,41 +75,23 @@ fn shows(outcome: &Outcome, violation: &Violation) -> bool {
     outcome.failures.iter().any(same)
 }
 
-/// How the process, or the machine, goes down.
-#[derive(Clone, Copy)]
-struct Crash {
-    /// What is kept of what was pending; none where only the process dies.
-    keep: Option<Keep>,
-}
-
-fn crash(choice: Choice) -> Crash {
-    Crash {
-        keep: match choice {
-            Choice::Process => None,
-            Choice::Nothing => Some(Keep::Nothing),
-            Choice::Everything => Some(Keep::All),
-            Choice::Names => Some(Keep::Names),
-            Choice::Data => Some(Keep::Data),
-            Choice::Image(number) => Some(Keep::Image(number)),
-            Choice::Drawn(seed) => Some(Keep::Draw(seed)),
-        },
+/// A crash between two steps.
+fn between_steps(crash: Choice) -> Step {
+    match crash {
+        Choice::Process => Step::Crash,
+        Choice::Power(keep) => Step::PowerLoss { keep },
     }
 }
 
-impl Crash {
-    fn step(self) -> Step {
-        self.keep.map_or(Step::Crash, |keep| Step::PowerLoss { keep })
-    }
-
-    fn fault(self, at: &Operation) -> Step {
-        let bytes = Some(at.bytes.unwrap_or(0));
-        let kind = match self.keep {
-            None => FaultKind::Crash { bytes },
-            Some(keep) => FaultKind::PowerLoss { bytes, keep },
-        };
-        let aim = Aim { nth: at.nth, ..Aim::default() };
-        Step::Fault(Fault { op: at.op, pattern: at.pattern.clone(), aim, kind, may_miss: false })
-    }
+/// A crash at one operation of the disk.
+fn at_operation(crash: Choice, at: &Operation) -> Step {
+    let bytes = Some(at.bytes.unwrap_or(0));
+    let kind = match crash {
+        Choice::Process => FaultKind::Crash { bytes },
+        Choice::Power(keep) => FaultKind::PowerLoss { bytes, keep },
+    };
+    let aim = Aim { nth: at.nth, ..Aim::default() };
+    Step::Fault(Fault { op: at.op, pattern: at.pattern.clone(), aim, kind, may_miss: false })
 }
 
 /// An operation of the disk that a fault can be aimed at.
@@ -193,22 +174,21 @@ fn named(op: faults::Op) -> Op {
     }
 }
 
-fn written(run: &Run, violation: &Violation, placed: &Placed, crash: Crash) -> Option<Scenario> {
+fn written(run: &Run, violation: &Violation, placed: &Placed, crash: Choice) -> Option<Scenario> {
     let mut scenario = run.scenario.clone();
     scenario.steps.truncate(placed.steps);
     let start = || Step::Restart(Start { expect: StartExpect::Any, ..Start::default() });
     match &placed.fault {
-        None => scenario.steps.push(crash.step()),
+        None => scenario.steps.push(between_steps(crash)),
         Some((before, at)) => {
             scenario.steps.last_mut().into_iter().for_each(relax);
-            scenario.steps.insert(*before, crash.fault(at));
+            scenario.steps.insert(*before, at_operation(crash, at));
         }
     }
     if let Some(nested) = violation.nested {
-        let crash = self::crash(nested.choice);
         match inside_recovery(run, violation, nested)? {
-            Some(at) => scenario.steps.extend([crash.fault(&at), start()]),
-            None => scenario.steps.extend([start(), crash.step()]),
+            Some(at) => scenario.steps.extend([at_operation(nested.choice, &at), start()]),
+            None => scenario.steps.extend([start(), between_steps(nested.choice)]),
         }
     }
     scenario.steps.extend([start(), Step::Check(Check::default())]);

@@ -334,9 +334,7 @@ impl Walk {
                 let mut all = self.model.topics.values().flat_map(|t| &t.partitions);
                 !self.trouble && !all.any(|known| known.index_cramped)
             }
-            CrashKind::Process | CrashKind::Power | CrashKind::FailedStop => {
-                self.closed && !self.taken_back
-            },
+            CrashKind::Process | CrashKind::Power | CrashKind::FailedStop => self.closed && !self.taken_back,
         };
         self.model.marked |= kind == CrashKind::Stop;
         match kind {

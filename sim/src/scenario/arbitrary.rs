@@ -307,9 +307,9 @@ fn raw() -> impl Strategy<Value = Step> {
 
 fn keep() -> impl Strategy<Value = Keep> {
     select(vec![
-        Keep::Some,
+        Keep::Drawn,
         Keep::Nothing,
-        Keep::All,
+        Keep::Everything,
         Keep::Names,
         Keep::Data,
         Keep::Image(17),
@@ -318,7 +318,7 @@ fn keep() -> impl Strategy<Value = Keep> {
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
-    let during = select(vec![During::Recovery, During::Roll, During::Stop]);
+    let during = select(vec![Phase::Recovery, Phase::Roll, Phase::Stop]);
     let aim = (1..9u32, of(1..9u32), of(rate()), of(any::<u64>()), of(duration()), of(during)).prop_map(
         |(nth, times, rate, at_byte, after, during)| match rate {
             None => Aim { nth, times, rate, at_byte, after, during },

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+pub use faults::{Errno, Keep};
+
 use super::Rate;
 
 /// `fault OP "PATTERN" nth= during= … KIND`.
@@ -35,7 +37,7 @@ pub struct Aim {
     /// `after="2s"`: not before this time has passed.
     pub after: Option<Duration>,
     /// `during=recovery`: only then.
-    pub during: Option<During>,
+    pub during: Option<Phase>,
 }
 
 impl Default for Aim {
@@ -95,9 +97,9 @@ impl Op {
     ];
 }
 
-/// A phase of the broker's life.
+/// A phase of the broker's life, apart from serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum During {
+pub enum Phase {
     /// Between the start of the process and its first answer.
     Recovery,
     /// While a segment is closed and the next one made.
@@ -106,10 +108,21 @@ pub enum During {
     Stop,
 }
 
+impl Phase {
+    /// Its name in a scenario, and the tag by which the disk knows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Recovery => "recovery",
+            Phase::Roll => "roll",
+            Phase::Stop => "stop",
+        }
+    }
+}
+
 /// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// `error=EIO when=before`: it fails with this errno (its name, `EIO`, `ENOSPC`, `EINTR`, `EMFILE`, `EROFS` …).
+    /// `error=EIO when=before`: it fails with this errno (`EIO`, `ENOSPC`, `EINTR`, `EMFILE`, `EROFS` …).
     Error {
         /// The errno.
         errno: Errno,
@@ -162,7 +175,8 @@ pub enum FaultKind {
     PowerLoss {
         /// How many; without a number, what becomes of the operation is part of the choice.
         bytes: Option<u64>,
-        /// What else survives.
+        /// What else survives: `keep=some`, the default, is a legal choice that the seed draws; `nothing`, `all`, `names` and
+        /// `data` are extremes; `"image 17"` and `"draw 17"` are what `sim explore` calls by these names.
         keep: Keep,
     },
 }
@@ -175,40 +189,4 @@ pub enum When {
     Before,
     /// It happened, and the answer says that it did not.
     After,
-}
-
-/// Of what was not synced when the lights went out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// `keep=some`: a legal choice that the seed draws.
-    #[default]
-    Some,
-    /// `keep=nothing`: as little as is legal.
-    Nothing,
-    /// `keep=all`: everything.
-    All,
-    /// `keep=names`: all changes of names, and as little of the data as is legal.
-    Names,
-    /// `keep=data`: all data, and as few changes of names as is legal.
-    Data,
-    /// `keep="image 17"`: the legal image of this number, as `sim explore` counts them.
-    Image(u64),
-    /// `keep="draw 17"`: the image that `sim explore` draws from this number.
-    Draw(u64),
-}
-
-/// An error number, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::upper_case_acronyms, missing_docs, reason = "the system's own names")]
-pub enum Errno {
-    EIO,
-    ENOSPC,
-    EDQUOT,
-    EINTR,
-    EMFILE,
-    ENFILE,
-    EROFS,
-    EACCES,
-    ENOENT,
-    EINVAL,
 }

@@ -25,7 +25,7 @@ pub mod syntax;
 pub mod unfold;
 pub mod value;
 
-pub use fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
+pub use fault::{Aim, Errno, Fault, FaultKind, Keep, Op, Phase, When};
 pub use lines::Lines;
 pub use random::{Draw, DrawHow, Random};
 pub use request::{

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 pub use broker::settings::Durability;
+pub use faults::Profile;
 
 /// The broker's own settings, by its own names; see `broker serve --help`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,20 +66,6 @@ impl BrokerSettings {
             write_timeout: change.write_timeout.or(self.write_timeout),
         }
     }
-}
-
-/// What is legal after a power loss; the names of the crate `faults`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// POSIX and no more: any subset of what was pending, in any order.
-    #[default]
-    Strict,
-    /// Like ext4 data=ordered.
-    Ordered,
-    /// The length may be ahead of the data.
-    Writeback,
-    /// A sync said yes, and the last few were not kept.
-    Lying,
 }
 
 /// The disk.

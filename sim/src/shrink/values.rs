@@ -22,8 +22,8 @@ fn smaller(step: &Step) -> Vec<Step> {
         Step::Consume(consume) => consumes(consume).into_iter().map(Step::Consume).collect(),
         Step::Fetch(fetch) => consumes(fetch).into_iter().map(Step::Fetch).collect(),
         Step::Fault(fault) => faults(fault).into_iter().map(Step::Fault).collect(),
-        Step::PowerLoss { keep: Keep::Some } => {
-            vec![Step::PowerLoss { keep: Keep::Nothing }, Step::PowerLoss { keep: Keep::All }]
+        Step::PowerLoss { keep: Keep::Drawn } => {
+            vec![Step::PowerLoss { keep: Keep::Nothing }, Step::PowerLoss { keep: Keep::Everything }]
         }
         Step::Start(start) => starts(start).into_iter().map(Step::Start).collect(),
         Step::Restart(start) => starts(start).into_iter().map(Step::Restart).collect(),
@@ -151,9 +151,9 @@ fn fault_kinds(kind: FaultKind) -> Vec<FaultKind> {
         }
         FaultKind::PowerLoss { bytes, keep } => {
             let mut all: Vec<FaultKind> = Vec::new();
-            if keep == Keep::Some {
+            if keep == Keep::Drawn {
                 all.push(FaultKind::PowerLoss { bytes, keep: Keep::Nothing });
-                all.push(FaultKind::PowerLoss { bytes, keep: Keep::All });
+                all.push(FaultKind::PowerLoss { bytes, keep: Keep::Everything });
             }
             let fewer = bytes.map_or_else(Vec::new, |bytes| numbers(bytes, 0));
             all.extend(fewer.into_iter().map(|bytes| FaultKind::PowerLoss { bytes: Some(bytes), keep }));

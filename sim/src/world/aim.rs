@@ -13,16 +13,11 @@ pub fn aim(fault: &s::Fault, now: Duration) -> faults::Fault {
         Some(rate) => Trigger::Rate { per_million: rate.millionths },
         None => Trigger::Nth { nth: aim.nth.into(), times: aim.times.map(u64::from) },
     };
-    let phase = aim.during.map(|during| match during {
-        s::During::Recovery => "recovery",
-        s::During::Roll => "roll",
-        s::During::Stop => "stop",
-    });
     faults::Fault {
         op: operation(fault.op),
         path: fault.pattern.clone(),
         making: fault.op == s::Op::Create,
-        phase: phase.map(str::to_owned),
+        phase: aim.during.map(|phase| phase.name().to_owned()),
         from: aim.after.map(|after| now.saturating_add(after)),
         covering: aim.at_byte,
         trigger,
@@ -50,9 +45,7 @@ fn operation(op: s::Op) -> Option<Op> {
 fn kind(fault: &s::Fault) -> Kind {
     let is_sync = matches!(fault.op, s::Op::Sync | s::Op::SyncDir);
     match fault.kind {
-        s::FaultKind::Error { errno, when } => {
-            Kind::Error { errno: number(errno), effect: when == s::When::After }
-        }
+        s::FaultKind::Error { errno, when } => Kind::Error { errno, effect: when == s::When::After },
         s::FaultKind::Tear { bytes } => Kind::Tear { bytes, errno: Errno::EIO },
         s::FaultKind::Short { bytes } => Kind::Short { bytes },
         s::FaultKind::Full { bytes } => Kind::Full { fits: bytes },
@@ -66,20 +59,5 @@ fn kind(fault: &s::Fault) -> Kind {
         s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
         s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
         s::FaultKind::PowerLoss { bytes, .. } => Kind::PowerLoss { at: bytes.map_or(Cut::After, Cut::Bytes) },
-    }
-}
-
-fn number(errno: s::Errno) -> Errno {
-    match errno {
-        s::Errno::EIO => Errno::EIO,
-        s::Errno::ENOSPC => Errno::ENOSPC,
-        s::Errno::EDQUOT => Errno::EDQUOT,
-        s::Errno::EINTR => Errno::EINTR,
-        s::Errno::EMFILE => Errno::EMFILE,
-        s::Errno::ENFILE => Errno::ENFILE,
-        s::Errno::EROFS => Errno::EROFS,
-        s::Errno::EACCES => Errno::EACCES,
-        s::Errno::ENOENT => Errno::ENOENT,
-        s::Errno::EINVAL => Errno::EINVAL,
     }
 }

@@ -21,10 +21,10 @@ use super::clock::WorldClock;
 use super::disk::WorldDisk;
 use super::net::{Connections, Gate, Shape, WorldListener};
 use super::observe::{relative, with_relative_paths};
-use super::phase::{Phase, Phases};
+use super::phase::Phases;
 use super::stall::Stalls;
 use super::work::WorldWork;
-use crate::scenario::BrokerSettings;
+use crate::scenario::{BrokerSettings, Phase};
 use crate::trace::{
     Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Retention,
     Starting, World as Change,
@@ -134,7 +134,7 @@ impl Host {
     pub fn ask_to_stop(&self) {
         self.stopping.set(true);
         self.recorder.add(Event::World(Change::Stopping));
-        self.phases.set(Phase::Stop);
+        self.phases.set(Some(Phase::Stop));
         self.stop.borrow().cancel();
     }
 
@@ -171,7 +171,7 @@ impl Host {
     pub fn buried(&self) {
         self.process.replace(None);
         self.stopping.set(false);
-        self.phases.set(Phase::Serving);
+        self.phases.set(None);
         self.set_state(State::Down);
     }
 
@@ -211,7 +211,7 @@ impl Host {
         self.process.replace(Some(process.clone()));
         self.stalls.restarted();
         self.phases.set_segment_bytes(log_settings(&settings).segment_bytes);
-        self.phases.set(Phase::Recovery);
+        self.phases.set(Some(Phase::Recovery));
         let world = World {
             disk: WorldDisk::new(process.clone(), self.phases.clone(), self.stalls.clone()),
             clock: Arc::new(self.clock.clone()),
@@ -222,7 +222,7 @@ impl Host {
         if process.is_dead() {
             return Ok(()); // the executor finds the dead process, and buries it
         }
-        self.phases.set(Phase::Serving);
+        self.phases.set(None);
         match opened {
             Ok((broker, report)) => self.serve(process, broker, &report, &settings).await,
             Err(e) => {

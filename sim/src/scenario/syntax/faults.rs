@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::kinds::{Bad, COUNT, Choice, DURATION, Kind, NUMBER, Plain, RATE, TEXT, one_of, quoted};
-use crate::scenario::fault::{Aim, During, Errno, Fault, FaultKind, Keep, Op, When};
+use crate::scenario::fault::{Aim, Errno, Fault, FaultKind, Keep, Op, Phase, When};
 
 const OP: Choice<Op> = Choice(&[
     ("any", Op::Any),
@@ -35,8 +35,11 @@ pub fn errors() -> impl Iterator<Item = &'static str> {
     ERRNO.0.iter().map(|(name, _)| *name)
 }
 
-const DURING: Choice<During> =
-    Choice(&[("recovery", During::Recovery), ("roll", During::Roll), ("stop", During::Stop)]);
+const PHASE: Choice<Phase> = Choice(&[
+    (Phase::Recovery.name(), Phase::Recovery),
+    (Phase::Roll.name(), Phase::Roll),
+    (Phase::Stop.name(), Phase::Stop),
+]);
 
 const ERRNO: Choice<Errno> = Choice(&[
     ("EIO", Errno::EIO),
@@ -61,9 +64,9 @@ const KEEP: Plain<Keep> = Plain(
         let exact = number("image ").map(Keep::Image).or_else(|| number("draw ").map(Keep::Draw));
         match (text, exact) {
             (_, Some(exact)) => Ok(exact),
-            ("some", _) => Ok(Keep::Some),
+            ("some", _) => Ok(Keep::Drawn),
             ("nothing", _) => Ok(Keep::Nothing),
-            ("all", _) => Ok(Keep::All),
+            ("all", _) => Ok(Keep::Everything),
             ("names", _) => Ok(Keep::Names),
             ("data", _) => Ok(Keep::Data),
             _ => {
@@ -74,9 +77,9 @@ const KEEP: Plain<Keep> = Plain(
         }
     },
     |keep| match keep {
-        Keep::Some => "some".to_owned(),
+        Keep::Drawn => "some".to_owned(),
         Keep::Nothing => "nothing".to_owned(),
-        Keep::All => "all".to_owned(),
+        Keep::Everything => "all".to_owned(),
         Keep::Names => "names".to_owned(),
         Keep::Data => "data".to_owned(),
         Keep::Image(number) => quoted(&format!("image {number}")),
@@ -98,7 +101,7 @@ const TIMES: Plain<Option<u32>> = Plain(
 
 /// `keep=`
 pub fn keep(f: &mut impl Fields, slot: &mut Keep) {
-    f.or("keep", &KEEP, slot, Keep::Some);
+    f.or("keep", &KEEP, slot, Keep::Drawn);
 }
 
 /// `fault OP "PATTERN" nth= … KIND`
@@ -116,7 +119,7 @@ fn aim(f: &mut impl Fields, aim: &mut Aim) {
     f.opt("rate", &RATE, &mut aim.rate);
     f.opt("at-byte", &NUMBER, &mut aim.at_byte);
     f.opt("after", &DURATION, &mut aim.after);
-    f.opt("during", &DURING, &mut aim.during);
+    f.opt("during", &PHASE, &mut aim.during);
 }
 
 /// The names of kinds; a fault has exactly one.
@@ -160,7 +163,7 @@ fn kind(f: &mut impl Fields, kind: &mut FaultKind) {
     if slots.when != When::Before && slots.error.is_none() {
         f.wrong("`when=` belongs to `error=`".to_owned(), "add `error=EIO`, or remove `when=`");
     }
-    if slots.keep != Keep::Some && slots.power_loss.is_none() {
+    if slots.keep != Keep::Drawn && slots.power_loss.is_none() {
         f.wrong("`keep=` belongs to `power-loss`".to_owned(), "add `power-loss`, or remove `keep=`");
     }
     *kind = gather(&slots);

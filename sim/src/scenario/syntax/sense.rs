@@ -125,7 +125,7 @@ mod tests {
             FaultKind::Drop,
             FaultKind::Stall { lasts: Duration::from_secs(1) },
             FaultKind::Crash { bytes: None },
-            FaultKind::PowerLoss { bytes: None, keep: Keep::Some },
+            FaultKind::PowerLoss { bytes: None, keep: Keep::Drawn },
         ];
         for kind in kinds {
             for op in Op::ALL {

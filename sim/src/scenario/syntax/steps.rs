@@ -111,7 +111,7 @@ pub fn blank(word: &str) -> Option<Step> {
         "fault" => Step::Fault(faults::blank()),
         "calm" => Step::Calm,
         "crash" => Step::Crash,
-        "power-loss" => Step::PowerLoss { keep: Keep::Some },
+        "power-loss" => Step::PowerLoss { keep: Keep::Drawn },
         "stop" => Step::Stop,
         "start" => Step::Start(Start::default()),
         "restart" => Step::Restart(Start::default()),

@@ -5,7 +5,7 @@ use rand::seq::IndexedRandom;
 
 use super::moves::{Mover, fault, start};
 use crate::scenario::{
-    Aim, Capacity, DiskSettings, During, Errno, FaultKind, Op, Start, StartExpect, Step, When,
+    Aim, Capacity, DiskSettings, Errno, FaultKind, Op, Phase, Start, StartExpect, Step, When,
 };
 
 impl Mover<'_> {
@@ -153,7 +153,7 @@ impl Mover<'_> {
         let errno = *[Errno::EIO, Errno::EMFILE, Errno::ENOSPC].choose(rng).unwrap_or(&Errno::EIO);
         // The first listing is that of the data directory.
         let nth = if matches!(op, Op::Lock | Op::List) { 1 } else { rng.random_range(1..4) };
-        let aim = Aim { nth, during: Some(During::Recovery), ..Aim::default() };
+        let aim = Aim { nth, during: Some(Phase::Recovery), ..Aim::default() };
         out.push(fault(op, "**", aim, error(errno, When::Before)));
         out.extend([attempt(), Step::Calm, start()]);
         self.work(out);

@@ -8,8 +8,8 @@ use rand::{Rng, RngExt};
 
 use super::{Streams, Topic};
 use crate::scenario::{
-    Aim, Branch, ClockChange, Consume, Content, CreateTopic, During, Expect, Fault, FaultKind, Keep, Link,
-    LookUp, OffsetAt, Op, Place, Produce, Start, StartExpect, Step, Surgery,
+    Aim, Branch, ClockChange, Consume, Content, CreateTopic, Expect, Fault, FaultKind, Keep, Link, LookUp,
+    OffsetAt, Op, Phase, Place, Produce, Start, StartExpect, Step, Surgery,
 };
 
 /// The names in `weights`.
@@ -91,7 +91,7 @@ impl Mover<'_> {
             "crash-syncing" => self.dying(&[Op::Sync, Op::SyncDir], None, out),
             "crash-anywhere" => self.dying(&[Op::Any], None, out),
             "crash-recovering" => self.dying_recovery(out),
-            "crash-stopping" => self.dying(&[Op::Any], Some(During::Stop), out),
+            "crash-stopping" => self.dying(&[Op::Any], Some(Phase::Stop), out),
             "crash-parallel" => out.extend([self.parallel(true), start()]),
             "write-error" => self.write_error(out),
             "file-error" => self.file_error(out),
@@ -264,8 +264,8 @@ impl Mover<'_> {
     pub(super) fn keep(&mut self) -> Keep {
         match self.streams.faults.random_range(0..6u32) {
             0 => Keep::Nothing,
-            1 => Keep::All,
-            _ => Keep::Some,
+            1 => Keep::Everything,
+            _ => Keep::Drawn,
         }
     }
 
@@ -286,7 +286,7 @@ impl Mover<'_> {
     }
 
     /// The process, or the machine, is gone at one of these operations.
-    fn dying(&mut self, ops: &[Op], during: Option<During>, out: &mut Vec<Step>) {
+    fn dying(&mut self, ops: &[Op], during: Option<Phase>, out: &mut Vec<Step>) {
         let rng = &mut self.streams.faults;
         let op = *ops.choose(rng).unwrap_or(&Op::Any);
         let aim = Aim { nth: rng.random_range(1..10), during, ..Aim::default() };
@@ -294,7 +294,7 @@ impl Mover<'_> {
         let kind = self.death(None, power);
         out.push(fault(op, "**", aim, kind));
         self.work(out);
-        if during == Some(During::Stop) {
+        if during == Some(Phase::Stop) {
             out.push(Step::Stop);
         }
         out.extend([Step::Calm, start()]);
@@ -309,7 +309,7 @@ impl Mover<'_> {
                 .choose(&mut self.streams.faults)
                 .unwrap_or(&Op::Any);
             let nth = if op == Op::Any { self.streams.faults.random_range(1..40) } else { 1 };
-            let aim = Aim { nth, during: Some(During::Recovery), ..Aim::default() };
+            let aim = Aim { nth, during: Some(Phase::Recovery), ..Aim::default() };
             let power = self.streams.faults.random_range(0..2u32) == 0;
             let kind = self.death(None, power);
             out.push(fault(op, "**", aim, kind));
