@@ -297,6 +297,12 @@ impl Fault {
         self.covering = Some(byte);
         self
     }
+
+    /// Whether it is meant for such an operation on what has this name; on a rename, either of the two.
+    pub fn is_for(&self, op: Op, path: &str, to: Option<&str>) -> bool {
+        let names = |path: &str| glob::matches(&self.path, path);
+        self.op.is_none_or(|aimed| aimed.takes_in(op)) && (names(path) || to.is_some_and(names))
+    }
 }
 
 /// Names a fault that was aimed at a disk, counted from 0 over the life of the disk.
@@ -453,13 +459,11 @@ impl Armed {
     fn aims_at(&self, target: &Target<'_>) -> bool {
         let fault = &self.fault;
         let end = target.position.saturating_add(target.len);
-        let names = |path: &str| glob::matches(&fault.path, path);
-        fault.op.is_none_or(|op| op.takes_in(target.op))
+        fault.is_for(target.op, target.path, target.to)
             && (target.making || !fault.making)
             && fault.phase.as_deref().is_none_or(|phase| phase == target.phase)
             && fault.from.is_none_or(|from| target.now >= from)
             && fault.covering.is_none_or(|byte| (target.position..end).contains(&byte))
-            && (names(target.path) || target.to.is_some_and(names))
     }
 }
 

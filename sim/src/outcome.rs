@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::executor::plan::{numbered, plan};
 use crate::executor::{self, ExecuteError};
 use crate::oracle::{self, Broken};
 use crate::place::Place;
-use crate::scenario::{Scenario, unfold};
+use crate::scenario::{Scenario, Step, unfold};
 use crate::trace::{Entry, Event, Trace};
 
 mod missed;
@@ -226,7 +227,11 @@ fn of_steps(scenario: &Scenario, trace: &Trace) -> Vec<Failure> {
             Some(Failure::Unmet { step: *step, line: line(*step), text: text_of(*step), expected, found })
         }
         Event::Inert { step, text, struck, due } => {
-            let why = missed::why(text, armed(at, *step)).into();
+            let steps = plan(&scenario.steps);
+            let why = match numbered(&steps, *step).map(|node| &node.step) {
+                Some(Step::Fault(fault)) => missed::why(fault, armed(at, *step)).into(),
+                _ => missed::nothing().into(),
+            };
             let (text, struck, due) = (text.clone(), *struck, *due);
             Some(Failure::Inert { step: *step, line: line(*step), text, struck, due, why })
         }

@@ -46,6 +46,13 @@ fn node(step: &Step, next: &mut u32) -> Node {
     Node { id, step: step.clone(), text, inside }
 }
 
+/// The step of this number.
+pub fn numbered(nodes: &[Node], id: u32) -> Option<&Node> {
+    // A block has a number before those in it: the last that does not begin behind the step holds it, or is it.
+    let node = &nodes[nodes.partition_point(|node| node.id <= id).checked_sub(1)?];
+    if node.id == id { Some(node) } else { numbered(&node.inside, id) }
+}
+
 /// The names of all clients but the first.
 pub fn clients(steps: &[Step]) -> Vec<String> {
     let mut names = Vec::new();
