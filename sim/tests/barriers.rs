@@ -1,6 +1,7 @@
 //! Every sync in the broker carries load: where one is switched off, a scenario of the explore folder fails, or one of its
 //! crash points does. `sim barriers` prints the table, and the soak makes it with all scenarios and more images.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use sim::barriers::{Effort, Subject, barriers};
@@ -19,7 +20,7 @@ fn every_sync_is_noticed_when_it_is_missing() {
         .collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // Some show only in what a crash within a recovery leaves: more of that than a test of a scenario file looks at.
-    let bounds = Bounds { inner: 8, threads, ..Bounds::quick() };
+    let bounds = Bounds { inner: 8, threads: NonZeroUsize::new(threads), ..Bounds::quick() };
     let table = barriers(&subjects, Effort { bounds, all: false, threads }, &|_| ());
     let unnoticed: Vec<String> =
         table.barriers.iter().filter(|b| b.noticed.is_empty()).map(|b| b.place.to_string()).collect();

@@ -1,6 +1,7 @@
 //! What `sim explore` gives a person who has a violation: a scenario that shows it again through the ordinary executor, and the
 //! place where a sync is missing. The broker has none to show, so one of its syncs is switched off.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -102,7 +103,10 @@ fn what_a_start_after_a_kill_serves_must_last() {
 fn the_first_violation_is_the_same_on_any_number_of_threads() {
     let run = recorded("clean_stop");
     let run = run.without(&place(&run, Op::Sync, ".index"));
-    let first = |threads| explore(&run, Bounds { threads, ..bounds(2) }).first.map(|first| first.to_string());
+    let first = |threads| {
+        let threads = NonZeroUsize::new(threads);
+        explore(&run, Bounds { threads, ..bounds(2) }).first.map(|first| first.to_string())
+    };
     let alone = first(1);
     assert!(alone.is_some());
     assert!((2..6).all(|threads| first(threads) == alone));

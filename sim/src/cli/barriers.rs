@@ -1,6 +1,7 @@
 //! `sim barriers`: which of the broker's syncs carry load.
 
 use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -66,9 +67,10 @@ impl Barriers {
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if self.threads == 0 { cores() } else { self.threads };
-        let inner = self.limit.min(Bounds::default().inner);
-        let bounds =
-            Bounds { images: self.limit, inner, threads: 1, nested_cuts: false, ..Bounds::default() };
+        let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
+        // The scenarios are what is shared out among the threads.
+        let alone = Some(NonZeroUsize::MIN);
+        let bounds = Bounds { images, inner, threads: alone, nested_cuts: false, ..Bounds::default() };
         let effort = Effort { bounds, all: self.all, threads };
         let bar =
             if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };

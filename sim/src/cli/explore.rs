@@ -1,5 +1,6 @@
 //! `sim explore FILE`: every crash point of a scenario.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -118,7 +119,8 @@ impl Explore {
 
     fn explored(&self, file: &ScenarioFile, run: &Run) -> Report {
         let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
-        let bounds = Bounds { images, inner, depth: self.depth, threads: self.threads, ..Bounds::default() };
+        let threads = NonZeroUsize::new(self.threads);
+        let bounds = Bounds { images, inner, depth: self.depth, threads, ..Bounds::default() };
         let bar = Bar::new(run.len as u64 + 1);
         bar.name(format!("crash points of {}", file.name));
         let report = explore_telling(run, bounds, &|| bar.step());

@@ -5,12 +5,13 @@
 //! earliest with which none of them breaks a promise is named, with the change before it and the line that made the change.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 
 use faults::{History, Op, Site, Step};
 
 use super::recover::recover;
 use super::report::Violation;
-use super::visit::{Inside, explore_with};
+use super::visit::{AddedSync, explore_with};
 use super::{Bounds, Run, explore};
 
 /// A sync that mends a violation.
@@ -40,7 +41,7 @@ pub fn locate(run: &Run, violation: &Violation, images: u64) -> Option<Mend> {
 
 fn in_the_run(run: &Run, until: usize, images: u64) -> Option<Mend> {
     let holds = |run: &Run, from: usize| {
-        let bounds = Bounds { images, from, to: until + 1, depth: 1, ..Bounds::default() };
+        let bounds = Bounds { images, from, to: Some(until + 1), depth: 1, ..Bounds::default() };
         explore(run, bounds).holds()
     };
     earliest(run.history.steps(), until, |behind, path| {
@@ -54,10 +55,11 @@ fn in_recovery(run: &Run, violation: &Violation, until: usize, images: u64) -> O
     let point = violation.point;
     let history = recovery_of(run, violation)?;
     let mut mend = earliest(history.steps(), until, |behind, path| {
-        let inside = Inside { point, behind, until: until + 1, path: path.to_owned() };
-        let (from, to) = (point.steps, point.steps);
-        let bounds = Bounds { inner: images, from, to, threads: 1, ..Bounds::default() };
-        let report = explore_with(run, bounds, Some(&inside), &|| {});
+        let added = AddedSync { point, behind, until: until + 1, path: path.to_owned() };
+        let (from, to) = (point.steps, Some(point.steps));
+        let threads = Some(NonZeroUsize::MIN);
+        let bounds = Bounds { inner: images, from, to, threads, ..Bounds::default() };
+        let report = explore_with(run, bounds, Some(&added), &|| {});
         report.compared > 0 && report.holds()
     })?;
     mend.in_recovery = true;

@@ -31,6 +31,8 @@ pub mod report;
 pub mod visit;
 pub mod witness;
 
+use std::num::NonZeroUsize;
+
 pub use locate::{Mend, locate};
 pub use record::{Run, Unexplorable};
 pub use report::{Choice, Point, Report, Violation};
@@ -48,14 +50,14 @@ pub struct Bounds {
     pub cuts: bool,
     /// 1: crashes of the run. 2: crashes inside recovery too.
     pub depth: u32,
-    /// How many threads; all cores, where 0.
-    pub threads: usize,
+    /// How many threads; one per core where it does not say.
+    pub threads: Option<NonZeroUsize>,
     /// Whether recoveries of what a cut inside a write left are crashed too.
     pub nested_cuts: bool,
-    /// Only crash points behind so many steps of the disk's history, and not behind more than `to`.
+    /// Only crash points behind so many steps of the disk's history.
     pub from: usize,
-    /// See `from`.
-    pub to: usize,
+    /// And not behind more than so many; up to the end of the run where it does not say.
+    pub to: Option<usize>,
 }
 
 impl Default for Bounds {
@@ -65,10 +67,10 @@ impl Default for Bounds {
             inner: 16,
             cuts: true,
             depth: 2,
-            threads: 0,
+            threads: None,
             nested_cuts: true,
             from: 0,
-            to: usize::MAX,
+            to: None,
         }
     }
 }
@@ -76,6 +78,6 @@ impl Default for Bounds {
 impl Bounds {
     /// What a test of a scenario file does: small enough for a daily run.
     pub fn quick() -> Self {
-        Self { images: 8, inner: 4, threads: 1, nested_cuts: false, ..Self::default() }
+        Self { images: 8, inner: 4, threads: Some(NonZeroUsize::MIN), nested_cuts: false, ..Self::default() }
     }
 }

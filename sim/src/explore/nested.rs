@@ -2,6 +2,7 @@
 //! first crash and the second are each of the process alone or of the machine. The second recovery is judged like every other,
 //! and must come to the same bytes as the one that nobody disturbed.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use faults::{Cursor, History, Images};
@@ -34,8 +35,8 @@ pub(super) struct First<'a> {
     pub(super) knowledge: usize,
     /// What it did to the disk.
     pub(super) history: &'a History,
-    /// The first and the last of its steps behind which it is crashed.
-    pub(super) range: (usize, usize),
+    /// Behind which of its steps it is crashed.
+    pub(super) crash_points: RangeInclusive<usize>,
 }
 
 /// All that the judgement of a second recovery depends on: the image by its hash; what has to be found; whether the machine went down
@@ -64,7 +65,7 @@ pub(super) fn visit(
     let mut cursor = first.history.cursor();
     loop {
         let steps = cursor.position();
-        if (first.range.0..=first.range.1).contains(&steps)
+        if first.crash_points.contains(&steps)
             && let Some(found) = inside.point(&cursor, steps)
         {
             return Some(found);

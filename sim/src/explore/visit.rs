@@ -25,8 +25,18 @@ use crate::world::host::log_settings;
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
 const CUT_EVERYWHERE: u64 = 48;
 
-/// An image by its hash, what clients know, whether power was lost, and whether the recovery is crashed too.
-type Judged = (u128, usize, bool, bool);
+/// All that the judgement of a crash depends on.
+#[derive(PartialEq, Eq, Hash)]
+struct Judged {
+    /// The image, by its hash.
+    image: u128,
+    /// What has to be found, as a number.
+    knowledge: usize,
+    /// Whether power was lost.
+    power: bool,
+    /// Whether the recovery is crashed too.
+    deeper: bool,
+}
 
 /// What the threads share.
 pub(super) struct Shared<'a> {
@@ -38,13 +48,13 @@ pub(super) struct Shared<'a> {
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
-    inside: Option<&'a Inside>,
+    added_sync: Option<&'a AddedSync>,
     /// Is told of each crash point that is done with.
     done: &'a (dyn Fn() + Sync),
 }
 
 /// A sync that is added to a recovery.
-pub(super) struct Inside {
+pub(super) struct AddedSync {
     /// The crash before that recovery.
     pub(super) point: Point,
     /// After so many of its steps.
@@ -70,15 +80,15 @@ pub fn explore_telling(run: &Run, bounds: Bounds, done: &(dyn Fn() + Sync)) -> R
 pub(super) fn explore_with(
     run: &Run,
     bounds: Bounds,
-    inside: Option<&Inside>,
+    added_sync: Option<&AddedSync>,
     done: &(dyn Fn() + Sync),
 ) -> Report {
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if bounds.threads == 0 { cores() } else { bounds.threads };
+    let threads = bounds.threads.map_or_else(cores, usize::from);
     let first = AtomicUsize::new(usize::MAX);
     let (recoveries, judged) = (Recoveries::of(run), Mutex::default());
-    let shared = Shared { run, bounds, recoveries, judged, first, inside, done };
+    let shared = Shared { run, bounds, recoveries, judged, first, added_sync, done };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
         report.add(Visit::new(&shared).all(0, 1));
@@ -134,17 +144,16 @@ impl<'a> Visit<'a> {
     }
 
     fn all(mut self, thread: usize, threads: usize) -> Report {
-        let run = self.shared.run;
+        let (run, bounds) = (self.shared.run, self.shared.bounds);
+        let last = bounds.to.map_or(run.len, |to| to.min(run.len));
         let mut cursor = run.history.cursor();
         loop {
             let steps = cursor.position();
-            if steps > run.len.min(self.shared.bounds.to) || self.shared.first.load(Ordering::Relaxed) < steps
-            {
+            if steps > last || self.shared.first.load(Ordering::Relaxed) < steps {
                 return self.report;
             }
             self.walk_to(run.marks.get(steps).copied().unwrap_or(run.trace.entries.len()));
-            let bounds = self.shared.bounds;
-            let is_asked = (bounds.from..=bounds.to).contains(&steps) && !self.is_half_done(steps);
+            let is_asked = steps >= bounds.from && !self.is_half_done(steps);
             if is_asked && steps % threads == thread {
                 self.point(&cursor, steps);
                 (self.shared.done)();
@@ -229,7 +238,7 @@ impl<'a> Visit<'a> {
     }
 
     fn image(&mut self, image: &Image, crashed: &Walk, point: Point) {
-        if self.shared.inside.is_some_and(|inside| inside.point != point) {
+        if self.shared.added_sync.is_some_and(|added| added.point != point) {
             return;
         }
         self.report.images += 1;
@@ -241,7 +250,7 @@ impl<'a> Visit<'a> {
             // What is pending behind the files that it shows is still there, and differs from point to point.
             false => image.hash() ^ u128::from(salt(point.steps, point.bytes)),
         };
-        if !self.shared.claims((hash, self.knowledge, power, deeper), point) {
+        if !self.shared.claims(Judged { image: hash, knowledge: self.knowledge, power, deeper }, point) {
             return;
         }
         let number = self.start.unwrap_or(0);
@@ -274,15 +283,16 @@ impl<'a> Visit<'a> {
     fn inside_recovery(&mut self, crashed: &Crashed<'_>) -> Option<(Point, Broken)> {
         let Crashed { found, crashed, power, start } = *crashed;
         let recorded = found.history.as_ref()?;
-        let added = self.shared.inside.as_ref();
-        let added =
-            added.map(|sync| (recorded.with_sync(sync.behind, &sync.path), (sync.behind, sync.until)));
-        let (history, range) = match &added {
-            Some((history, range)) => (history.as_ref()?, *range),
-            None => (recorded, (0, usize::MAX)),
+        let mended;
+        let (history, crash_points) = match self.shared.added_sync {
+            Some(sync) => {
+                mended = recorded.with_sync(sync.behind, &sync.path)?;
+                (&mended, sync.behind..=sync.until)
+            }
+            None => (recorded, 0..=recorded.len()),
         };
         let (now, knowledge) = (self.now, self.knowledge);
-        let first = nested::First { found, crashed, power, start, now, knowledge, history, range };
+        let first = nested::First { found, crashed, power, start, now, knowledge, history, crash_points };
         nested::visit(self.shared, (&mut self.report, &mut self.nested), &first)
     }
 }
