@@ -433,14 +433,13 @@ impl Faults {
             if !due || !bites(&armed.fault.kind) {
                 continue;
             }
-            let slot = match armed.fault.kind {
-                Kind::Stall { .. } => &mut strikes.stall,
-                _ => &mut strikes.main,
-            };
-            if slot.is_none() {
-                *slot = Some((armed.id, armed.fault.kind.clone()));
-                armed.fired += 1;
+            match &armed.fault.kind {
+                Kind::Stall { delay } if strikes.stall.is_none() => strikes.stall = Some((armed.id, *delay)),
+                Kind::Stall { .. } => continue,
+                kind if strikes.main.is_none() => strikes.main = Some((armed.id, kind.clone())),
+                _ => continue,
             }
+            armed.fired += 1;
         }
         let is_spent = |armed: &Armed| match armed.fault.trigger {
             Trigger::Nth { times, .. } => times.is_some_and(|times| armed.fired >= times),
@@ -470,6 +469,6 @@ impl Armed {
 /// The faults that strike one operation.
 #[derive(Default)]
 pub(crate) struct Strikes {
-    pub(crate) stall: Option<(FaultId, Kind)>,
+    pub(crate) stall: Option<(FaultId, Duration)>,
     pub(crate) main: Option<(FaultId, Kind)>,
 }

@@ -93,6 +93,32 @@ impl<'a> Call<'a> {
     }
 }
 
+/// A fault that ends the process, or the machine, inside an operation.
+struct Crash {
+    fault: FaultId,
+    power_loss: bool,
+    at: Cut,
+}
+
+impl Crash {
+    fn of(fault: FaultId, kind: &Kind) -> Option<Crash> {
+        match kind {
+            Kind::Crash { at } => Some(Crash { fault, power_loss: false, at: *at }),
+            Kind::PowerLoss { at } => Some(Crash { fault, power_loss: true, at: *at }),
+            _ => None,
+        }
+    }
+
+    /// Whether it comes after something was done.
+    fn reaches_effect(&self, op: Op) -> bool {
+        match self.at {
+            Cut::Before => false,
+            Cut::Bytes(_) => op == Op::Write,
+            Cut::After => true,
+        }
+    }
+}
+
 /// What an effect has done: its value, and the number that an event shows.
 pub(crate) type Done<T> = Result<(T, u64), Errno>;
 
@@ -154,29 +180,24 @@ impl Machine {
         effect: impl FnOnce(&mut Machine, Option<&Kind>) -> Done<T>,
     ) -> io::Result<T> {
         let strikes = self.strike(call);
-        let stalled = match strikes.stall {
-            Some((_, Kind::Stall { delay })) => delay,
-            _ => Duration::ZERO,
-        };
+        let stalled = strikes.stall.map_or(Duration::ZERO, |(_, delay)| delay);
         self.delay += stalled;
-        let fault = strikes.main.as_ref().map(|(id, _)| *id).or(strikes.stall.as_ref().map(|(id, _)| *id));
+        let crash = strikes.main.as_ref().and_then(|(fault, kind)| Crash::of(*fault, kind));
+        let fault = strikes.main.as_ref().map(|(id, _)| *id).or(strikes.stall.map(|(id, _)| id));
         let kind = strikes.main.map(|(_, kind)| kind);
         if kind == Some(Kind::ReadOnly) {
             self.read_only = true;
         }
-        let done = match &kind {
-            Some(Kind::Error { errno, effect: false }) => Err(*errno),
-            Some(Kind::Crash { at } | Kind::PowerLoss { at }) if !reaches_effect(*at, call.op) => {
-                return Err(self.die(life, call, fault, &kind, 0, stalled));
-            }
-            _ => self.permitted(call).and_then(|()| effect(self, kind.as_ref())),
-        };
-        let done = match &kind {
-            Some(Kind::Crash { .. } | Kind::PowerLoss { .. }) => {
-                return Err(self.die(life, call, fault, &kind, count(&done).unwrap_or(0), stalled));
-            }
-            Some(Kind::Error { errno, effect: true }) => done.and(Err(*errno)),
-            _ => done,
+        let attempt =
+            |machine: &mut Machine| machine.permitted(call).and_then(|()| effect(machine, kind.as_ref()));
+        if let Some(crash) = crash {
+            let done = if crash.reaches_effect(call.op) { count(&attempt(self)).unwrap_or(0) } else { 0 };
+            return Err(self.die(life, call, &crash, done, stalled));
+        }
+        let done = match kind {
+            Some(Kind::Error { errno, effect: false }) => Err(errno),
+            Some(Kind::Error { errno, effect: true }) => attempt(self).and(Err(errno)),
+            _ => attempt(self),
         };
         self.observe(life, call, count(&done), fault, None, stalled);
         done.map(|(value, _)| value).map_err(io::Error::from)
@@ -245,36 +266,31 @@ impl Machine {
         });
     }
 
-    /// The fault kills the process, or the machine, in the middle of this operation.
+    /// The process, or the machine, dies in the middle of this operation.
     fn die(
         &mut self,
         life: &Life,
         call: &Call<'_>,
-        fault: Option<FaultId>,
-        kind: &Option<Kind>,
+        crash: &Crash,
         done: u64,
         stalled: Duration,
     ) -> io::Error {
-        let (power_loss, at) = match kind {
-            Some(Kind::PowerLoss { at }) => (true, *at),
-            Some(Kind::Crash { at }) => (false, *at),
-            _ => (false, Cut::Before),
-        };
+        let Crash { fault, power_loss, at } = *crash;
         let progress = match at {
             Cut::After => Progress::After,
             Cut::Bytes(_) if call.op == Op::Write => Progress::Bytes(done, call.len),
             Cut::Bytes(_) | Cut::Before => Progress::Before,
         };
-        let struck = fault.map(|fault| Struck { fault, op: call.op, path: call.path.to_owned(), progress });
-        let death = Death { power_loss, inside: struck };
-        self.observe(life, call, Ok(done), fault, Some(&death), stalled);
+        let struck = Struck { fault, op: call.op, path: call.path.to_owned(), progress };
+        let death = Death { power_loss, inside: Some(struck) };
+        self.observe(life, call, Ok(done), Some(fault), Some(&death), stalled);
         if power_loss {
             let torn = match (progress, call.ino) {
                 (Progress::Bytes(done, _), Some(ino)) if done > 0 => Some((ino, call.position, done)),
                 _ => None,
             };
-            let keep = death.inside.as_ref().and_then(|struck| self.keeps.get(&struck.fault).copied());
-            self.power_loss(death, torn, keep.unwrap_or_default());
+            let keep = self.keeps.get(&fault).copied().unwrap_or_default();
+            self.power_loss(death, torn, keep);
         } else {
             self.end_process(life.id, death);
         }
@@ -393,15 +409,6 @@ impl Machine {
 
 fn is_off(off: &BTreeSet<(String, u32)>, site: Site) -> bool {
     !off.is_empty() && off.iter().any(|(file, line)| *line == site.line && site.file.ends_with(file.as_str()))
-}
-
-/// Whether a crash at this point comes after something was done.
-fn reaches_effect(at: Cut, op: Op) -> bool {
-    match at {
-        Cut::Before => false,
-        Cut::Bytes(_) => op == Op::Write,
-        Cut::After => true,
-    }
 }
 
 pub(crate) fn find_file(state: &State, path: &str) -> Option<Ino> {
