@@ -14,7 +14,7 @@ use super::report::{Choice, Point, Report};
 use super::visit::{Shared, choose, cuts, judge, pick};
 use crate::oracle::Broken;
 use crate::oracle::walk::Walk;
-use crate::trace::{Again, Millis};
+use crate::trace::{Again, CrashKind, Millis};
 
 /// Under which name the machine is started after the lights went out inside a recovery.
 const BOOT: &str = "explored-2";
@@ -174,9 +174,9 @@ impl Inside<'_, '_> {
         let mut walk = (*crashed).clone();
         if !power && point.choice != Choice::Process {
             if self.has_ended(point) && !images.process_crash().has_lost_pages() {
-                walk.found((found.clean, found.failing), &found.said, &found.look, *now);
+                walk.started_beside(&found.as_start(), *now);
             }
-            walk.lights_out(*now);
+            walk.goes_down(CrashKind::Power, *now);
         }
         walk.disturbed(found.clean);
         walk

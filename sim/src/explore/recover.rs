@@ -16,6 +16,7 @@ use faults::{Disk, History};
 
 use crate::oracle::Broken;
 use crate::oracle::look::{Look, PartitionLook};
+use crate::oracle::walk::StartBeside;
 use crate::place::Place;
 use crate::trace::{Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
@@ -48,6 +49,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// What the oracle has to know of it.
+    pub(super) fn as_start(&self) -> StartBeside<'_> {
+        StartBeside { clean: self.clean, failing: self.failing, said: &self.said, look: &self.look }
+    }
+
     /// The files that it left.
     pub fn image(&self) -> Arc<Image> {
         self.look.image.clone().unwrap_or_default()

@@ -17,9 +17,9 @@ use super::recover::Found;
 use super::recovered::{Recoveries, Start};
 use super::report::{Choice, Point, Report};
 use crate::oracle::look::PartitionLook;
-use crate::oracle::walk::Walk;
+use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
-use crate::trace::{Event, Millis};
+use crate::trace::{CrashKind, Event, Millis};
 use crate::world::host::log_settings;
 
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
@@ -194,8 +194,8 @@ impl<'a> Visit<'a> {
     /// The run so far, and then the lights go out; and the same where the process alone dies.
     fn crashed(&self) -> (Walk, Walk) {
         let (mut crashed, mut killed) = (self.walk.clone(), self.walk.clone());
-        crashed.lights_out(self.now);
-        killed.killed(self.now);
+        crashed.goes_down(CrashKind::Power, self.now);
+        killed.goes_down(CrashKind::Process, self.now);
         (crashed, killed)
     }
 
@@ -350,12 +350,12 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
             let places = topics.flat_map(|(topic, count)| (0..count).map(move |n| (topic.clone(), n)));
             let missing: Vec<_> = places.filter(missing).collect();
             if missing.is_empty() {
-                walk.found((found.clean, found.failing), &found.said, &found.look, now);
+                walk.started_beside(&found.as_start(), now);
             } else {
                 let mut look = found.look.clone();
                 let unknown = PartitionLook { unknown: true, ..PartitionLook::default() };
                 look.partitions.extend(missing.into_iter().map(|place| (place, unknown.clone())));
-                walk.found((found.clean, found.failing), &found.said, &look, now);
+                walk.started_beside(&StartBeside { look: &look, ..found.as_start() }, now);
             }
             // Where records contradict each other, what is appended next to them may join in.
             if let Some(then) = found.then.as_ref().filter(|then| !walk.has_at_odds(&then.what)) {

@@ -87,45 +87,47 @@ struct Open {
     asked: Asked,
 }
 
+/// What a start of the broker has come to that is no part of the run.
+#[derive(Clone, Copy)]
+pub(crate) struct StartBeside<'a> {
+    /// Whether it took the last stop for clean.
+    pub(crate) clean: bool,
+    /// Whether the device could fail it.
+    pub(crate) failing: bool,
+    /// What it said, by topic and partition.
+    pub(crate) said: &'a [Recovered],
+    /// What was found in it.
+    pub(crate) look: &'a Look,
+}
+
 impl Walk {
-    /// The lights go out: whoever waits for an answer gets none.
-    pub(crate) fn lights_out(&mut self, at: Millis) {
+    /// The process dies, or the machine: whoever waits for an answer gets none.
+    pub(crate) fn goes_down(&mut self, kind: CrashKind, at: Millis) {
         self.way.changed();
+        let why = if kind == CrashKind::Power { "power loss" } else { "crash" };
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
-            let answer = Answer::Lost { why: "power loss".into(), sent: true, told: false };
+            let answer = Answer::Lost { why: why.into(), sent: true, told: false };
             self.answer(id, &answer, at);
         }
         self.look = None;
-        self.crash(CrashKind::Power, at);
+        self.crash(kind, at);
     }
 
-    /// A broker that was started on what is left, and what was found in it: whether it took the last stop for clean, and whether
-    /// the device could fail it.
-    pub(crate) fn found(
-        &mut self,
-        (clean, failing): (bool, bool),
-        said: &[Recovered],
-        look: &Look,
-        at: Millis,
-    ) {
-        self.model.down_since = None;
+    /// A broker that was started on what is left, beside the run.
+    pub(crate) fn started_beside(&mut self, start: &StartBeside<'_>, at: Millis) {
         self.model.starts += 1;
-        self.after_a_stop(clean, said);
-        self.kept_whole(said);
-        for said in said {
-            p09_damage::started(&mut self.findings, &self.model, said);
-            let what = name(&said.topic, said.partition);
+        self.came_up(start.clean, start.said);
+        for said in start.said {
             let known = self.model.partition(&said.topic, said.partition);
             let by_hand = known.is_some_and(|known| known.hurt || known.at_odds());
-            if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
-                known.fenced = said.fenced.is_some();
-                known.may_fence |= known.fenced && failing;
-            }
-            if let Some(why) = said.fenced.as_ref().filter(|_| !failing && !by_hand) {
+            self.recovered(said, start.failing);
+            if let Some(why) = said.fenced.as_ref().filter(|_| !start.failing && !by_hand) {
+                let what = name(&said.topic, said.partition);
                 let expected = ("the partition takes writes after a restart", why.as_str());
                 self.findings.broke(super::Promise::Live, "fenced", what, expected, &[]);
             }
         }
+        let look = start.look;
         for ((topic, partition), found) in &look.partitions {
             let unheard_of = !self.model.topics.contains_key(topic) && !self.raw;
             if unheard_of && !self.model.lying && self.struck == 0 {
@@ -146,17 +148,6 @@ impl Walk {
             self.image(Moment::Recovered, image);
         }
         self.looked(look);
-    }
-
-    /// The process is gone, and the machine runs on.
-    pub(crate) fn killed(&mut self, at: Millis) {
-        self.way.changed();
-        for id in self.calls.keys().copied().collect::<Vec<_>>() {
-            let answer = Answer::Lost { why: "crash".into(), sent: true, told: false };
-            self.answer(id, &answer, at);
-        }
-        self.look = None;
-        self.crash(CrashKind::Process, at);
     }
 
     /// The files that the next start finds.
@@ -216,20 +207,16 @@ impl Walk {
             Event::Starting(starting) => self.starting(starting),
             Event::Started { clean, partitions, .. } => {
                 self.way.started();
-                self.model.down_since = None;
-                self.after_a_stop(*clean, partitions);
-                self.kept_whole(partitions);
+                self.came_up(*clean, partitions);
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
                 self.model.marked = false;
-                let f = &mut self.findings;
+                let failed = self.struck != self.struck_before_start || self.read_only;
                 for said in partitions {
-                    p09_damage::started(f, &self.model, said);
+                    let known = self.model.partition(&said.topic, said.partition);
+                    let may_fence = failed || known.is_some_and(Partition::at_odds);
+                    self.recovered(said, may_fence);
                     if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
-                        known.fenced = said.fenced.is_some();
                         known.named.extend(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
-                        let failed = self.struck != self.struck_before_start || self.read_only;
-                        let reason = failed || known.at_odds();
-                        known.may_fence |= known.fenced && reason;
                     }
                 }
             }
@@ -269,6 +256,22 @@ impl Walk {
             Event::Ended => self.liveness.ended(f, &self.model),
             Event::Unmet { .. } | Event::Inert { .. } | Event::Impossible { .. } => {} // failures of their own kind
             Event::Step { .. } | Event::Said { .. } | Event::Surgery { .. } => {}
+        }
+    }
+
+    /// A start that came to its end: what it says of the stop before it, and of the files that it found.
+    fn came_up(&mut self, clean: bool, said: &[Recovered]) {
+        self.model.down_since = None;
+        self.after_a_stop(clean, said);
+        self.kept_whole(said);
+    }
+
+    /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
+    fn recovered(&mut self, said: &Recovered, may_fence: bool) {
+        p09_damage::started(&mut self.findings, &self.model, said);
+        if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+            known.fenced = said.fenced.is_some();
+            known.may_fence |= known.fenced && may_fence;
         }
     }
 
