@@ -12,9 +12,9 @@ use crate::world::DATA;
 pub(super) fn operate(stage: &Stage, text: &str, surgery: &Surgery, round: u64) -> Result<String, String> {
     let image = stage.host.image();
     stage.recorder.add(Event::Image { moment: Moment::Untouched, image: image.clone() });
-    let (file, said) = match cut(stage, &image, surgery, round) {
+    let Done { file, said } = match carry_out(&Files { stage, image: &image }, surgery, round) {
         // A drawn place may find nothing.
-        Err(_) if is_drawn(surgery) => return Ok("nothing there".to_owned()),
+        Err(_) if is_drawn(surgery) => return Ok(NOTHING_THERE.to_owned()),
         other => other?,
     };
     if shows(surgery) && stage.host.image() == image {
@@ -47,113 +47,168 @@ fn shows(surgery: &Surgery) -> bool {
     !matches!(surgery, Surgery::MakeDir { .. } | Surgery::Delete { .. } | Surgery::Unreadable { .. })
 }
 
-fn cut(stage: &Stage, image: &Image, surgery: &Surgery, round: u64) -> Result<(String, String), String> {
-    let disk = &stage.host.disk;
-    let failed = |file: &str, e: std::io::Error| format!("{file}: {e}");
-    let put = |file: &str, bytes: &[u8]| disk.put(path(file), bytes).map_err(|e| failed(file, e));
+fn carry_out(files: &Files<'_>, surgery: &Surgery, round: u64) -> Result<Done, String> {
     match surgery {
-        Surgery::Corrupt { file, at, xor, bytes } => {
-            let (file, found) = existing(image, file)?;
-            let Some(at) = place(*at, found.len())? else { return Ok((file, "nothing there".into())) };
-            let (end, len) = (at.saturating_add(*bytes), found.len() as u64);
-            if end > len {
-                return Err(format!(
-                    "{file} has {len} bytes: there is no byte {}",
-                    end.saturating_sub(1).max(len)
-                ));
-            }
-            for byte in at..at.saturating_add(*bytes) {
-                disk.corrupt(path(&file), byte, *xor).map_err(|e| failed(&file, e))?;
-            }
-            let said = damaged(image, &file, at, *bytes);
-            Ok((file, said))
-        }
-        Surgery::Truncate { file, to } => {
-            let (file, found) = existing(image, file)?;
-            let Some(to) = place(*to, found.len())? else { return Ok((file, "nothing there".into())) };
-            disk.truncate(path(&file), to).map_err(|e| failed(&file, e))?;
-            Ok((file, format!("{} → {to} bytes", found.len())))
-        }
-        Surgery::Zeros { file, at, bytes } => {
-            let (file, found) = existing(image, file)?;
-            let Some(at) = place_or_end(*at, found.len())? else { return Ok((file, "nothing there".into())) };
-            disk.zero(path(&file), at, *bytes).map_err(|e| failed(&file, e))?;
-            Ok((file, String::new()))
-        }
-        Surgery::Write { file, at, bytes } => write(stage, image, file, *at, &bytes.bytes(0, round)),
+        Surgery::Corrupt { file, at, xor, bytes } => files.corrupt(file, *at, *xor, *bytes),
+        Surgery::Truncate { file, to } => files.truncate(file, *to),
+        Surgery::Zeros { file, at, bytes } => files.zeros(file, *at, *bytes),
+        Surgery::Write { file, at, bytes } => files.write(file, *at, &bytes.bytes(0, round)),
         Surgery::WriteRecord { file, at, offset, timestamp, key, value } => {
             let key = key.as_ref().map(|k| k.bytes(0, round));
             let record = decode::record(*offset, *timestamp, key.as_deref(), &value.bytes(0, round));
-            write(stage, image, file, *at, &record)
+            files.write(file, *at, &record)
         }
         Surgery::WriteEntry { file, at, entry } => {
             let (first, second) = match entry {
                 Entry::Position { offset, position } => (*offset, *position),
                 Entry::Time { timestamp, offset } => (*timestamp, *offset),
             };
-            write(stage, image, file, *at, &decode::entry(first, second))
+            files.write(file, *at, &decode::entry(first, second))
         }
-        Surgery::Delete { file } => {
-            let file = resolve(image, file)?;
-            disk.delete(path(&file)).map_err(|e| failed(&file, e))?;
-            Ok((file, String::new()))
-        }
-        Surgery::Copy { file, to } => {
-            let (file, found) = existing(image, file)?;
-            let to = resolve(image, to)?;
-            put(&to, &found)?;
-            Ok((file, String::new()))
-        }
-        Surgery::Rename { file, to } => {
-            let (file, found) = existing(image, file)?;
-            let to = resolve(image, to)?;
-            if to == file {
-                return Err(format!("{file} has that name already"));
-            }
-            put(&to, &found)?;
-            disk.delete(path(&file)).map_err(|e| failed(&file, e))?;
-            Ok((file, String::new()))
-        }
-        Surgery::MakeDir { dir } => {
-            // A directory comes with the first file in it.
-            let inside = format!("{dir}/.made");
-            put(&inside, &[])?;
-            disk.delete(path(&inside)).map_err(|e| failed(&inside, e))?;
-            Ok((dir.clone(), String::new()))
-        }
-        Surgery::Unreadable { file, at } => {
-            let (file, found) = existing(image, file)?;
-            let Some(at) = place(*at, found.len())? else { return Ok((file, "nothing there".into())) };
-            disk.make_unreadable(path(&file), at).map_err(|e| failed(&file, e))?;
-            stage.recorder.add(Event::Fault {
-                text: format!("the sector of byte {at} cannot be read").into(),
-                path: Some(file.as_str().into()),
-                damages: true,
-            });
-            Ok((file, String::new()))
-        }
+        Surgery::Delete { file } => files.delete(file),
+        Surgery::Copy { file, to } => files.copy(file, to),
+        Surgery::Rename { file, to } => files.rename(file, to),
+        Surgery::MakeDir { dir } => files.make_dir(dir),
+        Surgery::Unreadable { file, at } => files.make_unreadable(file, *at),
     }
 }
 
-fn write(
-    stage: &Stage,
-    image: &Image,
-    file: &str,
-    at: Option<Place>,
-    bytes: &[u8],
-) -> Result<(String, String), String> {
-    let file = resolve(image, file)?;
-    let disk = &stage.host.disk;
-    let failed = |e: std::io::Error| format!("{file}: {e}");
-    match image.get(&file) {
-        None => disk.put(path(&file), bytes).map_err(failed)?,
-        Some(found) => {
-            if let Some(at) = place_or_end(at, found.len())? {
-                disk.overwrite(path(&file), at, bytes).map_err(failed)?;
+/// What was done.
+struct Done {
+    /// To which file.
+    file: String,
+    /// What a snapshot shows of it.
+    said: String,
+}
+
+impl Done {
+    fn to(file: String) -> Self {
+        Self { file, said: String::new() }
+    }
+
+    fn nothing_there(file: String) -> Self {
+        Self { file, said: NOTHING_THERE.to_owned() }
+    }
+}
+
+const NOTHING_THERE: &str = "nothing there";
+
+/// The files as they are, and the disk that they lie on.
+struct Files<'a> {
+    stage: &'a Stage,
+    image: &'a Image,
+}
+
+impl Files<'_> {
+    fn disk(&self) -> &faults::Disk {
+        &self.stage.host.disk
+    }
+
+    fn existing(&self, file: &str) -> Result<(String, Arc<[u8]>), String> {
+        let file = resolve(self.image, file)?;
+        let found = self.image.get(&file).cloned();
+        found.map(|bytes| (file.clone(), bytes)).ok_or_else(|| format!("there is no file {file}"))
+    }
+
+    fn put(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
+        self.disk().put(path(file), bytes).map_err(failed(file))
+    }
+
+    fn take_away(&self, file: &str) -> Result<(), String> {
+        self.disk().delete(path(file)).map_err(failed(file))
+    }
+
+    fn corrupt(&self, file: &str, at: Place, xor: u8, bytes: u64) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        let Some(at) = place(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        let (end, len) = (at.saturating_add(bytes), found.len() as u64);
+        if end > len {
+            return Err(format!(
+                "{file} has {len} bytes: there is no byte {}",
+                end.saturating_sub(1).max(len)
+            ));
+        }
+        for byte in at..end {
+            self.disk().corrupt(path(&file), byte, xor).map_err(failed(&file))?;
+        }
+        let said = damaged(self.image, &file, at, bytes);
+        Ok(Done { file, said })
+    }
+
+    fn truncate(&self, file: &str, to: Place) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        let Some(to) = place(to, found.len())? else { return Ok(Done::nothing_there(file)) };
+        self.disk().truncate(path(&file), to).map_err(failed(&file))?;
+        Ok(Done { file, said: format!("{} → {to} bytes", found.len()) })
+    }
+
+    fn zeros(&self, file: &str, at: Option<Place>, bytes: u64) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        let Some(at) = place_or_end(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        self.disk().zero(path(&file), at, bytes).map_err(failed(&file))?;
+        Ok(Done::to(file))
+    }
+
+    fn write(&self, file: &str, at: Option<Place>, bytes: &[u8]) -> Result<Done, String> {
+        let file = resolve(self.image, file)?;
+        match self.image.get(&file) {
+            None => self.put(&file, bytes)?,
+            Some(found) => {
+                if let Some(at) = place_or_end(at, found.len())? {
+                    self.disk().overwrite(path(&file), at, bytes).map_err(failed(&file))?;
+                }
             }
         }
+        Ok(Done::to(file))
     }
-    Ok((file, String::new()))
+
+    fn delete(&self, file: &str) -> Result<Done, String> {
+        let file = resolve(self.image, file)?;
+        self.take_away(&file)?;
+        Ok(Done::to(file))
+    }
+
+    fn copy(&self, file: &str, to: &str) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        self.put(&resolve(self.image, to)?, &found)?;
+        Ok(Done::to(file))
+    }
+
+    fn rename(&self, file: &str, to: &str) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        let to = resolve(self.image, to)?;
+        if to == file {
+            return Err(format!("{file} has that name already"));
+        }
+        self.put(&to, &found)?;
+        self.take_away(&file)?;
+        Ok(Done::to(file))
+    }
+
+    fn make_dir(&self, dir: &str) -> Result<Done, String> {
+        // A directory comes with the first file in it.
+        let inside = format!("{dir}/.made");
+        self.put(&inside, &[])?;
+        self.take_away(&inside)?;
+        Ok(Done::to(dir.to_owned()))
+    }
+
+    fn make_unreadable(&self, file: &str, at: Place) -> Result<Done, String> {
+        let (file, found) = self.existing(file)?;
+        let Some(at) = place(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        self.disk().make_unreadable(path(&file), at).map_err(failed(&file))?;
+        self.stage.recorder.add(Event::Fault {
+            text: format!("the sector of byte {at} cannot be read").into(),
+            path: Some(file.as_str().into()),
+            damages: true,
+        });
+        Ok(Done::to(file))
+    }
+}
+
+/// What an error of the disk says of a file.
+fn failed(file: &str) -> impl Fn(std::io::Error) -> String {
+    move |e| format!("{file}: {e}")
 }
 
 /// Whose record a flipped byte is in.
@@ -171,12 +226,6 @@ fn damaged(image: &Image, file: &str, at: u64, bytes: u64) -> String {
 
 fn path(file: &str) -> String {
     format!("{DATA}/{file}")
-}
-
-fn existing(image: &Image, file: &str) -> Result<(String, Arc<[u8]>), String> {
-    let file = resolve(image, file)?;
-    let found = image.get(&file).cloned();
-    found.map(|bytes| (file.clone(), bytes)).ok_or_else(|| format!("there is no file {file}"))
 }
 
 /// A name with `@first`, `@last` or `@N` in the place of the segment's twenty digits.
