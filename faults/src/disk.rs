@@ -46,11 +46,11 @@ impl Disk {
     }
 
     /// Every process dies, as by `kill -9`: what they wrote stays in the cache, their locks and descriptors are gone.
-    pub fn crash_process(&self) {
+    pub fn kill_all(&self) {
         hold(&self.machine).end_all(&Death { power_loss: false, inside: None });
     }
 
-    /// One process dies.
+    /// This process dies, as by `kill -9`.
     pub fn kill(&self, process: &Process) {
         hold(&self.machine).end_process(process.id(), Death { power_loss: false, inside: None });
     }

@@ -25,7 +25,7 @@
 //! [`Process::sync_dir`] a directory's entries, and nothing else makes anything certain. Any pending thing may already
 //! be on the medium all the same: kernels write back when they like.
 //!
-//! **Two crashes.** When a process dies ([`Disk::crash_process`], [`Kind::Crash`]) the volatile half survives; its
+//! **Two crashes.** When a process dies ([`Disk::kill_all`], [`Kind::Crash`]) the volatile half survives; its
 //! descriptors and locks go. When power is lost ([`Disk::power_loss`], [`Kind::PowerLoss`]) the durable half survives,
 //! and of what was pending a choice that the [`Profile`] allows, drawn from the seed. A crash may strike *inside* an
 //! operation: the part that the fault names is done, and from then on every call of that process, from `Drop` too, fails

@@ -25,7 +25,7 @@ fn a_process_crash_keeps_the_cache_and_frees_the_lock() -> io::Result<()> {
     assert_eq!(process.lock_dir("/").unwrap_err().kind(), io::ErrorKind::WouldBlock);
     let file = process.open("/a", Open::Create)?;
     file.write_at(b"unsynced", 0)?;
-    disk.crash_process();
+    disk.kill_all();
     assert!(process.is_dead());
     assert!(file.write_at(b"never", 0).is_err());
     assert!(file.sync_data().is_err());

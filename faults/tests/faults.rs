@@ -272,7 +272,7 @@ fn a_lost_write_is_seen_until_the_cache_is_gone() {
     aim(&disk, write_fault(Kind::Lost));
     file.write_at(b"new", 0).unwrap();
     file.sync_data().unwrap();
-    disk.crash_process();
+    disk.kill_all();
     assert_eq!(disk.seen("/a.log").unwrap(), b"new");
     disk.drop_caches();
     assert_eq!(disk.seen("/a.log").unwrap(), b"old");

@@ -171,7 +171,7 @@ fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Res
             break;
         }
     }
-    host.disk.crash_process(); // what is dropped with the simulation changes nothing
+    host.disk.kill_all(); // what is dropped with the simulation changes nothing
     host.disk.stop_observing();
     Ok(host)
 }

@@ -151,7 +151,7 @@ impl Stage {
         let killed = self.command(move |sim| {
             let kind = if power.is_some() { CrashKind::Power } else { CrashKind::Process };
             match power {
-                None => stage.host.disk.crash_process(),
+                None => stage.host.disk.kill_all(),
                 Some(keep) => {
                     can_be_left(&stage.host.disk, keep)?;
                     stage.host.disk.power_loss_keeping(keep);

@@ -86,7 +86,7 @@ pub(super) struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.disk.crash_process();
+        self.disk.kill_all();
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn start<'a>(
     let opened = Broker::open(world, Path::new(DATA), settings.clone(), &|_, _, _| {});
     let history = disk.take_history();
     let (broker, report) = opened.map_err(|e| {
-        disk.crash_process();
+        disk.kill_all();
         e.to_string()
     })?;
     let running = Running { broker, disk };

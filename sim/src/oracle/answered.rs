@@ -19,8 +19,8 @@ use broker::error::Code;
 
 use super::look::{name, show};
 use super::model::{Model, Partition, Slot};
+use super::obstacles::{Before, Obstacles};
 use super::p10_routed::partition_of;
-use super::way::{Before, Way};
 use super::{Findings, Promise};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
@@ -32,7 +32,8 @@ const WAKING_MS: Millis = 50;
 /// What was true when a request was made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
-    pub(super) way: Before,
+    /// What was in the way.
+    pub(super) before: Before,
     /// When.
     pub(super) at: Millis,
     /// How many disk operations had failed.
@@ -70,7 +71,7 @@ pub(super) struct Said<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grounds<'a> {
     pub(super) model: &'a Model,
-    pub(super) way: &'a Way,
+    pub(super) obstacles: &'a Obstacles,
     /// How many disk operations have failed by now; and by the last start.
     pub(super) errors: (u64, u64),
     /// Topics that somebody is deleting.
@@ -110,7 +111,7 @@ impl Grounds<'_> {
     /// What is true now of what this request asks about.
     pub(super) fn asked(&self, client: &Arc<str>, request: &Request, now: Millis, behind: bool) -> Asked {
         let mut asked = Asked {
-            way: self.way.before(client, now),
+            before: self.obstacles.before(client, now),
             at: now,
             errors: self.errors.0,
             creations: self.creations,
@@ -150,7 +151,7 @@ impl Grounds<'_> {
             said.answer,
             Answer::Lost { told: false, .. } | Answer::Refused { code: Code::Unavailable, .. }
         );
-        if unanswered && self.way.is_quiet(said.asked.way) {
+        if unanswered && self.obstacles.is_quiet(said.asked.before) {
             let expected = ("an answer: the broker serves, and nothing is in the way", in_words(said.answer));
             f.broke(Promise::Live, "no answer", subject(said.request), expected, &[]);
         }
@@ -160,7 +161,7 @@ impl Grounds<'_> {
     /// An answer has come.
     pub(super) fn answered(&self, f: &mut Findings, said: Said<'_>) {
         let Said { asked, request, answer, .. } = said;
-        if !self.way.is_unchanged(asked.way) || self.model.lying || self.lies {
+        if !self.obstacles.is_unchanged(asked.before) || self.model.lying || self.lies {
             return;
         }
         self.refused(f, request, answer);
@@ -310,8 +311,8 @@ impl Grounds<'_> {
     fn woken(&self, f: &mut Findings, asked: &Asked, topic: &Topic, (p, from): (u32, u64), now: Millis) {
         let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
         let Some(slot) = slot.filter(|slot| is_promised(slot) && slot.at >= asked.at) else { return };
-        let allowed = slot.at + self.way.bound() + WAKING_MS;
-        if now > allowed && !asked.behind && self.way.is_quiet(asked.way) {
+        let allowed = slot.at + self.obstacles.bound() + WAKING_MS;
+        if now > allowed && !asked.behind && self.obstacles.is_quiet(asked.before) {
             let expected = format!("an answer by {allowed} ms: others had the record at {} ms", slot.at);
             let what = format!("{} offset {from}", name(&topic.name, p));
             f.broke(Promise::Live, "woken late", what, (expected, format!("one at {now} ms")), &[]);

@@ -4,21 +4,23 @@
 //! | file | is about |
 //! | --- | --- |
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
-//! | [`wall`] | what the broker's clock showed, and when |
-//! | `alike`, `rows`, `turns` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
-//! | `way`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
-//! | `whole` | what lay whole in the files before a start, and is there after it |
+//! | [`broker_clock`] | what the broker's clock showed, and when |
+//! | `identical_records`, `rows`, `round_robin` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
+//! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
+//! | `whole_records` | what lay whole in the files before a start, and is there after it |
 //! | `retained` | what retention may take |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
 //! | [`decode`] | the formats, read independently of the broker |
 
-mod alike;
 mod answered;
+pub mod broker_clock;
 pub mod decode;
+mod identical_records;
 pub mod look;
 pub mod model;
+mod obstacles;
 mod p01_dense;
 mod p02_kept;
 mod p03_never_wrong;
@@ -32,14 +34,12 @@ mod p10_routed;
 mod p11_live;
 mod p12_bounded;
 mod retained;
+mod round_robin;
 mod rows;
 #[cfg(test)]
 mod tests;
-mod turns;
 pub mod walk;
-pub mod wall;
-mod way;
-mod whole;
+mod whole_records;
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fnv::FnvHashMap;
 
-use super::wall::Wall;
+use super::broker_clock::BrokerClock;
 use crate::trace::{CallId, Millis, Mode, Retention, Sent};
 
 /// A record's content, as a client gives it and gets it back.
@@ -204,7 +204,7 @@ pub struct Model {
     /// By name.
     pub topics: BTreeMap<Arc<str>, Topic>,
     /// What the broker's clock showed.
-    pub wall: Wall,
+    pub broker_clock: BrokerClock,
     /// All produce calls.
     pub produced: BTreeMap<CallId, Produced>,
     /// The durability mode of the running broker.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::look::name;
 use super::model::{Fate, Model, Produced};
 use super::rows::{Arranged, arrange, shape};
-use super::{Findings, Promise, turns};
+use super::{Findings, Promise, round_robin};
 use crate::trace::{CallId, Image};
 
 /// All requests with several records, after a look.
@@ -22,7 +22,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model) {
             // as it must, they do.
             let Some(index) = apart(model, &model.produced[&id], &topic, partition) else { continue };
             if arrange(model, id, &topic, partition) != Arranged::No
-                || turns::settle(model, id, |m| is_whole(m, id))
+                || round_robin::settle(model, id, |m| is_whole(m, id))
             {
                 continue;
             }

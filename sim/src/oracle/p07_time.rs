@@ -57,7 +57,9 @@ pub(super) fn appended(
     if model.lying || lied || model.alike(topic, &model.content(id)).len() > 1 {
         return;
     }
-    let Some((from, to)) = model.wall.between(produced.at, produced.over.unwrap_or(now)) else { return };
+    let Some((from, to)) = model.broker_clock.between(produced.at, produced.over.unwrap_or(now)) else {
+        return;
+    };
     if !(from..=to).contains(&seen.timestamp) {
         let what = format!("{} offset {}", name(topic, partition), seen.offset);
         let expected =

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use super::answered::Asked;
 use super::look::{Look, PartitionLook, name};
 use super::model::{Model, Partition, Topic};
+use super::obstacles::Obstacles;
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
-use super::way::Way;
 use super::{
     Findings, Verdict, p01_dense, p02_kept, p03_never_wrong, p04_refused_absent, p07_time, p08_idempotent,
-    p09_damage, p12_bounded, whole,
+    p09_damage, p12_bounded, whole_records,
 };
 use crate::trace::{
     Again, Answer, CallId, CrashKind, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
@@ -59,7 +59,7 @@ pub(crate) struct Walk {
     read_only: bool,
     /// Whether a client has sent bytes of its own making: what they ask for, nobody has looked at.
     raw: bool,
-    way: Way,
+    obstacles: Obstacles,
     /// Disk operations that have failed, so far.
     errors: u64,
     /// What it was when the broker was started.
@@ -103,7 +103,7 @@ pub(crate) struct StartBeside<'a> {
 impl Walk {
     /// The process dies, or the machine: whoever waits for an answer gets none.
     pub(crate) fn goes_down(&mut self, kind: CrashKind, at: Millis) {
-        self.way.changed();
+        self.obstacles.changed();
         let why = if kind == CrashKind::Power { "power loss" } else { "crash" };
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
             let answer = Answer::Lost { why: why.into(), sent: true, told: false };
@@ -158,7 +158,7 @@ impl Walk {
     /// What a start says it found, beside what lay there.
     fn kept_whole(&mut self, said: &[Recovered]) {
         let Some(before) = self.down.take() else { return };
-        said.iter().for_each(|said| whole::started(&mut self.findings, &self.model, &before, said));
+        said.iter().for_each(|said| whole_records::started(&mut self.findings, &self.model, &before, said));
     }
 
     /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told
@@ -198,7 +198,7 @@ impl Walk {
             Event::Disk(op) => self.disk(op),
             Event::Fault { path, damages, .. } => {
                 self.struck += 1;
-                self.way.changed();
+                self.obstacles.changed();
                 self.lies |= *damages;
                 if *damages {
                     self.lied(path.as_deref());
@@ -206,7 +206,7 @@ impl Walk {
             }
             Event::Starting(starting) => self.starting(starting),
             Event::Started { clean, partitions, .. } => {
-                self.way.started();
+                self.obstacles.started();
                 self.came_up(*clean, partitions);
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
                 self.model.marked = false;
@@ -240,12 +240,12 @@ impl Walk {
                     self.errors_before_stop = Some(self.errors);
                 }
                 if let World::Clock(clock) = change {
-                    self.model.wall.shows(*clock, entry.at);
+                    self.model.broker_clock.shows(*clock, entry.at);
                 }
-                self.way.world(change);
+                self.obstacles.world(change);
             }
             Event::Healed => {
-                self.way.healed();
+                self.obstacles.healed();
                 self.liveness.healed();
             }
             Event::Network { connections_max, connections_left } => {
@@ -303,7 +303,7 @@ impl Walk {
     }
 
     fn starting(&mut self, starting: &Starting) {
-        self.way.starting(starting);
+        self.obstacles.starting(starting);
         self.errors_before_start = self.errors;
         let model = &mut self.model;
         let same = self.connections_max == 0 || model.index_interval == Some(starting.index_interval);
@@ -328,7 +328,7 @@ impl Walk {
     }
 
     fn crash(&mut self, kind: CrashKind, now: Millis) {
-        self.way.down(now);
+        self.obstacles.down(now);
         self.down = None; // what a start has found that did not come to its end
         // What happens to the machine when the broker is down changes nothing in what a stop made durable.
         self.closed = match kind {

@@ -337,7 +337,7 @@ impl Host {
         };
         let settings = log_settings(&self.settings.borrow());
         let opened = Broker::open(world, Path::new(DATA), settings, &|_, _, _| {});
-        copy.crash_process(); // before the broker is dropped: dropping is not what is looked at
+        copy.kill_all(); // before the broker is dropped: dropping is not what is looked at
         opened.is_ok()
     }
 }

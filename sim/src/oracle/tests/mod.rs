@@ -12,7 +12,7 @@ mod retained;
 mod routed;
 mod time;
 mod topics;
-mod whole;
+mod whole_records;
 
 use std::sync::Arc;
 

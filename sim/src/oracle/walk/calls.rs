@@ -16,7 +16,7 @@ macro_rules! grounds {
     ($walk:expr) => {
         Grounds {
             model: &$walk.model,
-            way: &$walk.way,
+            obstacles: &$walk.obstacles,
             errors: ($walk.errors, $walk.errors_before_start),
             leaving: &$walk.leaving,
             creations: $walk.creations,
@@ -75,7 +75,7 @@ impl Walk {
         if !grounds.unanswered(&mut self.findings, said) && self.look.is_none() {
             grounds.answered(&mut self.findings, said);
         }
-        self.way.answered(&open.client, answer, open.asked.way);
+        self.obstacles.answered(&open.client, answer, open.asked.before);
     }
 
     pub(super) fn answer(&mut self, id: CallId, answer: &Answer, now: Millis) {

@@ -18,7 +18,7 @@ impl Walk {
     pub(super) fn disk(&mut self, op: &DiskOp) {
         self.struck += u64::from(op.fault.is_some());
         if op.fault.is_some() && op.result.is_ok() {
-            self.way.changed(); // it may have taken its time
+            self.obstacles.changed(); // it may have taken its time
         }
         let fails = op.result.is_err_and(|errno| errno != Errno::ENOENT);
         self.errors += u64::from(fails);
@@ -106,7 +106,7 @@ impl Walk {
             Op::Remove => {
                 let is_leaving = self.leaving.iter().any(|leaving| **leaving == *topic);
                 let held = self.logs.get(&op.path).is_some_and(|bytes| *bytes > 0);
-                if held && self.way.serves() && !is_leaving {
+                if held && self.obstacles.serves() && !is_leaving {
                     retained::removed(&mut self.findings, &self.model, &self.logs, (topic, partition));
                 }
                 self.logs.remove(&op.path);
@@ -137,7 +137,7 @@ impl Walk {
             Moment::Untouched => self.untouched = Some(image.clone()),
             Moment::Touched => {
                 (self.closed, self.trouble) = (false, true);
-                self.way.changed();
+                self.obstacles.changed();
                 if let Some(before) = self.untouched.take() {
                     self.touched(&before, image);
                 }

@@ -4,9 +4,9 @@ use crate::trace::{Clock, Millis};
 
 /// The clock from the beginning on.
 #[derive(Clone, Debug, Default)]
-pub struct Wall(Vec<(Millis, Clock)>);
+pub struct BrokerClock(Vec<(Millis, Clock)>);
 
-impl Wall {
+impl BrokerClock {
     /// It shows this from here on.
     pub fn shows(&mut self, clock: Clock, now: Millis) {
         self.0.push((now, clock));
@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_and_stands_still_shows_all_of_it() {
-        let mut wall = Wall::default();
-        assert_eq!(wall.between(0, 5), None);
-        wall.shows(Clock { shows: 1000, runs: true }, 0);
-        wall.shows(Clock { shows: 400, runs: true }, 10);
-        wall.shows(Clock { shows: 410, runs: false }, 20);
-        assert_eq!(wall.between(3, 5), Some((1003, 1005)));
-        assert_eq!(wall.between(3, 12), Some((400, 1010)));
-        assert_eq!(wall.between(15, 90), Some((405, 410)));
+        let mut clock = BrokerClock::default();
+        assert_eq!(clock.between(0, 5), None);
+        clock.shows(Clock { shows: 1000, runs: true }, 0);
+        clock.shows(Clock { shows: 400, runs: true }, 10);
+        clock.shows(Clock { shows: 410, runs: false }, 20);
+        assert_eq!(clock.between(3, 5), Some((1003, 1005)));
+        assert_eq!(clock.between(3, 12), Some((400, 1010)));
+        assert_eq!(clock.between(15, 90), Some((405, 410)));
     }
 }

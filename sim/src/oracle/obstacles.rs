@@ -25,7 +25,7 @@ const CONNECT_MS: Millis = 500;
 
 /// What is in the way now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct Obstacles {
     serves: bool,
     cut: BTreeSet<(Arc<str>, Arc<str>)>,
     flaky: bool,
@@ -49,7 +49,7 @@ pub(super) struct Before {
     changes: u64,
 }
 
-impl Way {
+impl Obstacles {
     /// What is in the way of a request that this client makes now.
     pub(super) fn before(&self, client: &Arc<str>, now: Millis) -> Before {
         let whole = self.cut.is_empty() && !self.flaky && (!self.was_cut || self.sound.contains(client));
