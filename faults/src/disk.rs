@@ -90,11 +90,6 @@ impl Disk {
         Images::new(hold(&self.machine).state.clone())
     }
 
-    /// How often power came back, from 1; [`Process::boot_id`] as a number.
-    pub fn boots(&self) -> u64 {
-        hold(&self.machine).boots
-    }
-
     /// Sets the capacity anew: see [`Config::capacity`]. A disk that [`crate::Kind::Full`] filled has room again.
     pub fn set_capacity(&self, capacity: Option<u64>) {
         let mut machine = hold(&self.machine);
@@ -154,7 +149,8 @@ impl Disk {
         hold(&self.machine).now = now;
     }
 
-    /// How long the device has made its callers wait since this was last asked: see [`Process::take_delay`].
+    /// How long the device has made its callers wait since this was last asked. The disk never sleeps: a simulation lets
+    /// its own clock run on by as much.
     pub fn take_delay(&self) -> Duration {
         std::mem::take(&mut hold(&self.machine).delay)
     }

@@ -43,11 +43,6 @@ errnos! {
 }
 
 impl Errno {
-    /// The number of an error's name, as in `EIO`.
-    pub fn from_name(name: &str) -> Option<Errno> {
-        Errno::ALL.iter().find(|(known, _)| *known == name).map(|(_, errno)| *errno)
-    }
-
     /// The name, where this crate knows it.
     pub fn name(self) -> Option<&'static str> {
         Errno::ALL.iter().find(|(_, errno)| *errno == self).map(|(name, _)| *name)

@@ -39,23 +39,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// All of them.
-    pub const ALL: [Op; 13] = [
-        Op::Open,
-        Op::Read,
-        Op::Write,
-        Op::Len,
-        Op::SetLen,
-        Op::Sync,
-        Op::SyncDir,
-        Op::Rename,
-        Op::Remove,
-        Op::MakeDir,
-        Op::RemoveDir,
-        Op::List,
-        Op::Lock,
-    ];
-
     /// Its name in a scenario or a trace.
     pub fn name(self) -> &'static str {
         match self {
@@ -73,11 +56,6 @@ impl Op {
             Op::List => "list",
             Op::Lock => "lock",
         }
-    }
-
-    /// The operation of a name.
-    pub fn from_name(name: &str) -> Option<Op> {
-        Op::ALL.into_iter().find(|op| op.name() == name)
     }
 
     /// Whether a fault that is aimed at this operation strikes that one.

@@ -115,7 +115,7 @@ pub enum Kind {
     ReadOnly,
     /// A sync says yes and does nothing.
     Lie,
-    /// The device makes the caller wait; see [`crate::Process::take_delay`].
+    /// The device makes the caller wait; see [`crate::Disk::take_delay`].
     Stall {
         /// How long.
         delay: Duration,
@@ -362,7 +362,7 @@ pub(crate) struct Faults {
     seed: u64,
     next: u64,
     armed: Vec<Armed>,
-    /// Aimed faults that were taken back before they fired are nobody's mistake; these struck all they should.
+    /// Struck as often as they could; kept so that `get` still knows them.
     spent: Vec<(FaultId, Fault, u64)>,
 }
 

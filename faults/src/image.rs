@@ -53,9 +53,9 @@ impl Images {
 
     /// What a power loss leaves that keeps so much. [`Keep::Drawn`] draws from seed 0.
     pub fn keeping(&self, keep: Keep) -> Image {
-        let plan = || self.plan();
         let state = match keep {
-            Keep::Image(number) => plan().nth(&self.state, u128::from(number) % plan().count().max(1)),
+            // What images have in common is built once.
+            Keep::Image(number) => self.plan().nth_round(&self.state, number),
             keep => legal::keep(&self.state, keep, &mut ChaCha8Rng::seed_from_u64(0)),
         };
         Image { state }

@@ -44,7 +44,7 @@ impl Plan {
         }
         let (mut trees, mut count, mut known) = (Vec::new(), 0_u128, BTreeSet::new());
         for index in 0..names.count() {
-            let tree = Tree::new(state, &names.nth(state, index));
+            let tree = Tree::new(state, &names.nth(index));
             if known.insert(tree.hash()) {
                 let images = tree.pending.iter().map(|(ino, _)| files.get(ino).map_or(1, FilePlan::count));
                 let images = images.fold(1_u128, u128::saturating_mul);
@@ -73,10 +73,15 @@ impl Plan {
                 self.fill(state, tree, index - before)
             }
             None => {
-                let tree = Tree::new(state, &self.names.nth(state, index % self.names.count()));
+                let tree = Tree::new(state, &self.names.nth(index % self.names.count()));
                 self.fill(state, &tree, index / self.names.count())
             }
         }
+    }
+
+    /// The image of a number, counted round where there are fewer.
+    pub(crate) fn nth_round(&self, state: &State, number: u64) -> State {
+        self.nth(state, u128::from(number) % self.count.max(1))
     }
 
     fn fill(&self, state: &State, tree: &Tree, mut index: u128) -> State {
@@ -152,10 +157,7 @@ pub(crate) fn keep(state: &State, keep: Keep, rng: &mut impl Rng) -> State {
         Keep::Everything => build(state, Style::Everything, Style::Everything, rng),
         Keep::Names => build(state, Style::Everything, Style::Nothing, rng),
         Keep::Data => build(state, Style::Nothing, Style::Everything, rng),
-        Keep::Image(number) => {
-            let plan = Plan::new(state);
-            plan.nth(state, u128::from(number) % plan.count().max(1))
-        }
+        Keep::Image(number) => Plan::new(state).nth_round(state, number),
         Keep::Draw(seed) => draw(state, &mut ChaCha8Rng::seed_from_u64(seed)),
     }
 }

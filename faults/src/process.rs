@@ -6,7 +6,6 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::errno::Errno;
 use crate::event::{Death, Op};
@@ -70,12 +69,6 @@ impl Process {
     /// How it died.
     pub fn death(&self) -> Option<Death> {
         self.life.death.get().cloned()
-    }
-
-    /// How long the device has made this disk's callers wait since this was last asked. The disk never sleeps: a
-    /// simulation lets its own clock run on by as much.
-    pub fn take_delay(&self) -> Duration {
-        std::mem::take(&mut hold(&self.machine).delay)
     }
 
     /// Changes whenever the machine starts anew, and only then.

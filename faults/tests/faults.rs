@@ -369,15 +369,15 @@ fn a_sync_that_lies_does_nothing() {
 
 #[test]
 fn a_stall_is_time_for_the_caller_to_let_pass() {
-    let (disk, process, file) = disk_with(b"");
+    let (disk, _, file) = disk_with(b"");
     let delay = Duration::from_millis(30);
     aim(&disk, write_fault(Kind::Stall { delay }).times(2));
     aim(&disk, write_fault(Kind::Short { bytes: 1 }));
     assert_eq!(file.write_at(b"ab", 0).unwrap(), 1, "a stall and another fault go together");
     file.write_at(b"ab", 0).unwrap();
     file.write_at(b"ab", 0).unwrap();
-    assert_eq!(process.take_delay(), 2 * delay);
-    assert_eq!(process.take_delay(), Duration::ZERO);
+    assert_eq!(disk.take_delay(), 2 * delay);
+    assert_eq!(disk.take_delay(), Duration::ZERO);
 }
 
 #[test]

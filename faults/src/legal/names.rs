@@ -69,7 +69,7 @@ impl NameChoices {
         }
     }
 
-    pub(crate) fn nth(&self, _state: &State, mut index: u128) -> Names {
+    pub(crate) fn nth(&self, mut index: u128) -> Names {
         match self {
             NameChoices::Journal(moments) => Names::Until(moments[crate::content::ix128(index)]),
             NameChoices::Slots(slots) => {

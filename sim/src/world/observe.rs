@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use faults::{Death, Kind, Op};
+use faults::{Death, Kind};
 
 use super::DATA;
 use crate::trace::{DiskOp, Event, Recorder};
@@ -35,7 +35,7 @@ pub fn with_relative_paths(text: &str) -> String {
     text.replace(&format!("{DATA}/"), "")
 }
 
-/// Tells the recorder of every operation from here on, as long as `watched` says that it belongs to the run.
+/// Tells the recorder of every operation from here on.
 pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
     let mut names: BTreeMap<String, Arc<str>> = BTreeMap::new();
     let mut name = move |path: &str| -> Arc<str> {
@@ -77,8 +77,7 @@ pub fn place_of(death: &Death) -> String {
     };
     match struck.progress {
         faults::Progress::Before => format!("before {} {file}", struck.op),
-        faults::Progress::Bytes(done, of) if struck.op == Op::Write => format!("at byte {done} of {of}"),
-        faults::Progress::Bytes(done, of) => format!("at byte {done} of {of}, {}", struck.op),
+        faults::Progress::Bytes(done, of) => format!("at byte {done} of {of}"),
         faults::Progress::After => format!("after {} {file}", struck.op),
     }
 }
