@@ -1,9 +1,13 @@
-//! One call of a client: asked through the broker's own client, answered, written down.
+//! One call of a client: through the broker's own client, or on a connection of which the next layer down is used, so that many
+//! can be sent before the first is answered. What an answer says is read in one way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::client::{self, Client, Connection, Doubt, Fetch, Options, Outcome};
+use broker::client::{
+    self, Client, Connection, Consumed, Doubt, Fetch, FoundOffset, Options, Outcome, PartitionInfo, Produced,
+    TopicInfo,
+};
 use broker::error::Code;
 use broker::record::NewRecord;
 use broker::settings::TopicSettings;
@@ -42,11 +46,7 @@ pub(super) fn options(timeout: Option<Duration>) -> Options {
 pub(super) async fn ask(client: &WorldClient, request: &Request) -> Answer {
     match request {
         Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
-            let settings = TopicSettings {
-                partitions: *partitions,
-                retention_bytes: *retention_bytes,
-                retention_age: retention_ms.map(Duration::from_millis),
-            };
+            let settings = settings(*partitions, *retention_bytes, *retention_ms);
             answer(client.create_topic(topic, &settings).await, |()| Answer::Done)
         }
         Request::DeleteTopic { topic } => answer(client.delete_topic(topic).await, |()| Answer::Done),
@@ -55,16 +55,8 @@ pub(super) async fn ask(client: &WorldClient, request: &Request) -> Answer {
             produced(client.produce_batch(topic, *partition, &records).await)
         }
         Request::Consume { topic, partition, from, max_bytes, wait_ms } => {
-            let fetch = Fetch {
-                offset: Offset::new(*from),
-                max_bytes: *max_bytes,
-                max_wait: Duration::from_millis((*wait_ms).into()),
-            };
-            answer(client.consume(topic, *partition, fetch).await, |consumed| Answer::Fetched {
-                records: consumed.records.into_iter().map(seen).collect(),
-                start: consumed.log_start.get(),
-                end: consumed.log_end.get(),
-            })
+            let fetch = fetch(*from, *max_bytes, *wait_ms);
+            answer(client.consume(topic, *partition, fetch).await, fetched)
         }
         Request::Offsets { topic, partition, at } => {
             let asked = match at {
@@ -72,18 +64,72 @@ pub(super) async fn ask(client: &WorldClient, request: &Request) -> Answer {
                 At::Latest => client::At::Latest,
                 At::Time(t) => client::At::Timestamp(Timestamp::from_millis(*t)),
             };
-            let found = client.list_offsets(topic, *partition, asked).await;
-            answer(found, |found| offset(*at, found.offset.get(), found.timestamp.map(Timestamp::get)))
+            answer(client.list_offsets(topic, *partition, asked).await, |found| offset(*at, found))
         }
-        Request::ListTopics => answer(client.topics().await, |topics| {
-            Answer::Topics(topics.into_iter().map(|t| (t.name, t.settings.partitions)).collect())
-        }),
-        Request::ListPartitions { topic } => answer(client.partitions(topic).await, |partitions| {
-            let each = partitions.into_iter();
-            Answer::Partitions(each.map(|p| (p.number, p.log_start.get(), p.log_end.get())).collect())
-        }),
+        Request::ListTopics => answer(client.topics().await, topics),
+        Request::ListPartitions { topic } => answer(client.partitions(topic).await, partitions),
         Request::Raw { .. } => Answer::Done, // raw bytes go their own way
     }
+}
+
+/// Puts a request on a connection.
+pub(super) fn send(connection: &mut Connection<WorldStream>, request: &Request) {
+    let kind = match request {
+        Request::Produce { topic, partition, records } => {
+            let records = records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
+            return connection.send_produce(topic, *partition, records);
+        }
+        Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
+            let settings = settings(*partitions, *retention_bytes, *retention_ms);
+            request::Kind::CreateTopic(proto::CreateTopicRequest::new(topic, &settings))
+        }
+        Request::DeleteTopic { topic } => {
+            request::Kind::DeleteTopic(proto::DeleteTopicRequest { name: topic.to_string() })
+        }
+        Request::Consume { topic, partition, from, max_bytes, wait_ms } => {
+            request::Kind::Consume(fetch(*from, *max_bytes, *wait_ms).request(topic, *partition))
+        }
+        Request::Offsets { topic, partition, at } => {
+            let at = Some(match at {
+                At::Earliest => list_offsets_request::At::Earliest(proto::Earliest {}),
+                At::Latest => list_offsets_request::At::Latest(proto::Latest {}),
+                At::Time(t) => list_offsets_request::At::TimestampMs(*t),
+            });
+            let (topic, partition) = (topic.to_string(), *partition);
+            request::Kind::ListOffsets(proto::ListOffsetsRequest { topic, partition, at })
+        }
+        Request::ListTopics => request::Kind::ListTopics(proto::ListTopicsRequest {}),
+        Request::ListPartitions { topic } => {
+            request::Kind::ListPartitions(proto::ListPartitionsRequest { topic: topic.to_string() })
+        }
+        Request::Raw { .. } => return,
+    };
+    connection.send(&kind.into());
+}
+
+/// What an answer from a connection says to a request.
+pub(super) fn read(request: &Request, response: proto::Response) -> Answer {
+    if let Request::Produce { records, .. } = request {
+        return produced(Produced::Other(response).outcomes(records.len()));
+    }
+    answer(Outcome::of(response), |kind| match (request, kind) {
+        (_, response::Kind::Consume(consumed)) => fetched(consumed.into()),
+        (Request::Offsets { at, .. }, response::Kind::ListOffsets(found)) => offset(*at, found.into()),
+        (_, response::Kind::ListTopics(list)) => topics(list.topics.into_iter().map(TopicInfo::from)),
+        (_, response::Kind::ListPartitions(list)) => {
+            partitions(list.partitions.into_iter().map(PartitionInfo::from))
+        }
+        (_, response::Kind::CreateTopic(_) | response::Kind::DeleteTopic(_)) => Answer::Done,
+        _ => Answer::Lost { why: "the answer is not one to the request".into(), sent: true, told: false },
+    })
+}
+
+fn settings(partitions: u32, retention_bytes: Option<u64>, retention_ms: Option<u64>) -> TopicSettings {
+    TopicSettings { partitions, retention_bytes, retention_age: retention_ms.map(Duration::from_millis) }
+}
+
+fn fetch(from: u64, max_bytes: u32, wait_ms: u32) -> Fetch {
+    Fetch { offset: Offset::new(from), max_bytes, max_wait: Duration::from_millis(wait_ms.into()) }
 }
 
 fn answer<T>(outcome: Outcome<T>, done: impl FnOnce(T) -> Answer) -> Answer {
@@ -127,11 +173,29 @@ fn placed(outcome: Outcome<client::Placed>) -> Placed {
     }
 }
 
-fn offset(at: At, offset: u64, timestamp: Option<u64>) -> Answer {
+fn fetched(consumed: Consumed) -> Answer {
+    Answer::Fetched {
+        records: consumed.records.into_iter().map(seen).collect(),
+        start: consumed.log_start.get(),
+        end: consumed.log_end.get(),
+    }
+}
+
+fn offset(at: At, found: FoundOffset) -> Answer {
+    let timestamp = found.timestamp.map(Timestamp::get);
     match (at, timestamp) {
         (At::Time(_), None) => Answer::Offset(None),
-        (_, timestamp) => Answer::Offset(Some((offset, timestamp.unwrap_or(0)))),
+        _ => Answer::Offset(Some((found.offset.get(), timestamp.unwrap_or(0)))),
     }
+}
+
+fn topics(topics: impl IntoIterator<Item = TopicInfo>) -> Answer {
+    Answer::Topics(topics.into_iter().map(|t| (t.name, t.settings.partitions)).collect())
+}
+
+fn partitions(partitions: impl IntoIterator<Item = PartitionInfo>) -> Answer {
+    let each = partitions.into_iter();
+    Answer::Partitions(each.map(|p| (p.number, p.log_start.get(), p.log_end.get())).collect())
 }
 
 fn new_record(sent: &Sent) -> NewRecord {
@@ -144,110 +208,6 @@ fn seen(record: broker::record::Record) -> Seen {
         timestamp: record.timestamp.get(),
         key: record.key,
         value: record.value,
-    }
-}
-
-/// Puts a request on a connection.
-pub(super) fn send(connection: &mut Connection<WorldStream>, request: &Request) {
-    let kind = match request {
-        Request::Produce { topic, partition, records } => {
-            let records = records.iter().map(|r| (r.key.as_deref(), &r.value[..]));
-            return connection.send_produce(topic, *partition, records);
-        }
-        Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
-            request::Kind::CreateTopic(proto::CreateTopicRequest {
-                name: topic.to_string(),
-                partitions: *partitions,
-                retention_bytes: *retention_bytes,
-                retention_ms: *retention_ms,
-            })
-        }
-        Request::DeleteTopic { topic } => {
-            request::Kind::DeleteTopic(proto::DeleteTopicRequest { name: topic.to_string() })
-        }
-        Request::Consume { topic, partition, from, max_bytes, wait_ms } => {
-            request::Kind::Consume(proto::ConsumeRequest {
-                topic: topic.to_string(),
-                partition: *partition,
-                offset: *from,
-                max_bytes: *max_bytes,
-                max_wait_ms: *wait_ms,
-            })
-        }
-        Request::Offsets { topic, partition, at } => {
-            let at = Some(match at {
-                At::Earliest => list_offsets_request::At::Earliest(proto::Earliest {}),
-                At::Latest => list_offsets_request::At::Latest(proto::Latest {}),
-                At::Time(t) => list_offsets_request::At::TimestampMs(*t),
-            });
-            let (topic, partition) = (topic.to_string(), *partition);
-            request::Kind::ListOffsets(proto::ListOffsetsRequest { topic, partition, at })
-        }
-        Request::ListTopics => request::Kind::ListTopics(proto::ListTopicsRequest {}),
-        Request::ListPartitions { topic } => {
-            request::Kind::ListPartitions(proto::ListPartitionsRequest { topic: topic.to_string() })
-        }
-        Request::Raw { .. } => return,
-    };
-    connection.send(&kind.into());
-}
-
-/// What an answer from a connection says to a request.
-pub(super) fn read(request: &Request, response: proto::Response) -> Answer {
-    let kind = match Outcome::of(response) {
-        Outcome::Acknowledged(kind) => kind,
-        Outcome::Refused(refusal) => return refused(refusal.code, refusal.message),
-        Outcome::Unknown(doubt) => return lost(&doubt),
-    };
-    match (request, kind) {
-        (Request::Produce { records, .. }, response::Kind::Produce(p)) => appended(records.len(), p),
-        (_, response::Kind::Consume(consumed)) => Answer::Fetched {
-            start: consumed.log_start_offset,
-            end: consumed.log_end_offset,
-            records: consumed.records.into_iter().map(|r| seen(r.into())).collect(),
-        },
-        (Request::Offsets { at, .. }, response::Kind::ListOffsets(found)) => {
-            offset(*at, found.offset, found.timestamp_ms)
-        }
-        (_, response::Kind::ListTopics(list)) => {
-            Answer::Topics(list.topics.into_iter().map(|t| (t.name, t.partitions)).collect())
-        }
-        (_, response::Kind::ListPartitions(list)) => {
-            let each = list.partitions.into_iter();
-            Answer::Partitions(each.map(|p| (p.number, p.log_start_offset, p.log_end_offset)).collect())
-        }
-        (_, response::Kind::CreateTopic(_) | response::Kind::DeleteTopic(_)) => Answer::Done,
-        _ => Answer::Lost { why: "the answer is not one to the request".into(), sent: true, told: false },
-    }
-}
-
-/// What came of each record of a produce that was sent on a connection.
-fn appended(records: usize, response: proto::ProduceResponse) -> Answer {
-    let mut used = vec![0u64; response.appends.len()];
-    let mut one = |partition: Option<u32>| -> Option<Placed> {
-        let at = response.appends.iter().position(|a| partition.is_none_or(|p| a.partition == p))?;
-        let append = &response.appends[at];
-        let nth = used[at];
-        used[at] += 1;
-        Some(match append.error.as_ref().map(|e| e.code().known()) {
-            None => Placed::At(append.partition, append.base_offset + nth),
-            Some(Some(code)) if !code.leaves_outcome_unknown() => Placed::Refused(code),
-            Some(_) => Placed::Unknown,
-        })
-    };
-    let placed: Option<Vec<Placed>> =
-        (0..records).map(|i| one(response.partitions.get(i).copied())).collect();
-    let Some(placed) = placed else {
-        return Answer::Lost { why: "the answer does not fit the records".into(), sent: true, told: false };
-    };
-    let same = placed.windows(2).all(|w| w[0] == w[1]);
-    let message = response.appends.iter().find_map(|a| a.error.as_ref()).map(|e| e.message.clone());
-    match placed.first() {
-        Some(Placed::Refused(code)) if same => refused(*code, message.unwrap_or_default()),
-        Some(Placed::Unknown) if same => {
-            Answer::Lost { why: message.unwrap_or_default(), sent: true, told: true }
-        }
-        _ => Answer::Produced(placed),
     }
 }
 
