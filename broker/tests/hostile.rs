@@ -263,12 +263,7 @@ async fn idle_and_slow_connections_are_told_and_closed_and_a_good_client_gets_th
         raw.assert_closed().await;
     }
     drop((idle, slow, slower));
-    let free = async {
-        while refused_for_now(&server).await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LONG, free).await.expect("places are given back");
+    assert_has_place(&server).await;
     let metrics = server.metrics.clone();
     server.stop().await;
     assert_eq!(metrics.connections.get(), 0, "none is open any more");
@@ -279,6 +274,79 @@ async fn idle_and_slow_connections_are_told_and_closed_and_a_good_client_gets_th
 
 async fn refused_for_now(server: &Server) -> bool {
     matches!(server.client().topics().await, Outcome::Refused(r) if r.code == Code::TooManyConnections)
+}
+
+async fn assert_has_place(server: &Server) {
+    let free = async {
+        while refused_for_now(server).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, free).await.expect("places are given back");
+}
+
+/// A wait for records that may still take hours.
+fn patient() -> Limits {
+    Limits { connections: 4, wait: Duration::from_secs(36_000), ..Limits::default() }
+}
+
+/// Closed or reset, with nothing or much behind the request: nobody waits for records on behalf of a client that is gone.
+#[tokio::test]
+async fn a_client_that_goes_while_it_waits_for_records_gives_its_place_back() {
+    let server = Server::with_limits(patient()).await;
+    server.topic("t", 1).await;
+    let request = framed(consume("t", 0, 0, u32::MAX));
+    for resets in [false, true] {
+        for requests in [1, 1000] {
+            let mut waiting = Vec::new();
+            for _ in 0..4 {
+                let mut raw = server.connect().await;
+                raw.send(&request.repeat(requests)).await;
+                waiting.push(raw);
+            }
+            while server.metrics.connections.get() < 4 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            for Raw(stream) in waiting {
+                if resets {
+                    stream.set_zero_linger().unwrap();
+                }
+            }
+            assert_has_place(&server).await;
+        }
+    }
+    server.stop().await;
+}
+
+/// What comes while a consume waits is kept, and a client that only sends no more gets all its answers.
+#[tokio::test]
+async fn a_client_that_ends_its_side_while_it_waits_for_records_is_answered() {
+    let server = Server::with_limits(patient()).await;
+    server.topic("t", 1).await;
+    let long = "x".repeat(300_000);
+    let mut raw = server.connect().await;
+    raw.request(consume("t", 0, 0, u32::MAX)).await;
+    while !server.metrics.text(server.broker.stats()).contains("\"consume\"") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // More than is read meanwhile.
+    raw.request(produce("t", &["short"])).await;
+    raw.request(produce("t", &[&long])).await;
+    ok(server.client().produce("t", None, record("awaited")).await);
+    raw.request(consume("t", 0, 3, u32::MAX)).await;
+    raw.request(consume("t", 0, 2, u32::MAX)).await;
+    raw.0.shutdown().await.unwrap();
+
+    let mut answers = Vec::new();
+    while let Some(answer) = raw.answer().await {
+        answers.push(match answer {
+            response::Kind::Produce(produced) => format!("at {}", produced.appends[0].base_offset),
+            response::Kind::Consume(consumed) => format!("{} read", consumed.records.len()),
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(answers, ["1 read", "at 1", "at 2", "0 read", "1 read"]);
+    server.stop().await;
 }
 
 /// A trickle of bytes does not push the deadline of a message.

@@ -118,7 +118,7 @@ struct LimitArgs {
     /// Memory for answers over 64 KiB, all connections together. When little is left, answers are shorter
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
     max_answer_bytes: usize,
-    /// The longest that a consume may wait for records
+    /// The longest that a consume may wait for records; it ends sooner when its client sends no more
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     max_wait: Duration,
     /// How long a connection may be idle

@@ -275,7 +275,8 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         }
         // A pipeline of requests that never have to wait leaves others their turn.
         tokio::task::coop::consume_budget().await;
-        match execute::other(kind, self.context).await {
+        let gone = self.input.end(&mut self.stream);
+        match execute::other(kind, self.context, gone).await {
             Other::Consumed(fetched, room) => {
                 let bytes = fetched.bytes.len();
                 self.answers.put(Answer::Consumed(fetched, room), bytes).await;

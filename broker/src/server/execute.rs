@@ -1,5 +1,6 @@
 //! Requests other than produce.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -21,12 +22,16 @@ pub(super) enum Other {
     Response(proto::Response),
 }
 
-/// Executes one request.
-pub(super) async fn other<D: Disk>(kind: request::Kind, context: &Context<D>) -> Other {
+/// Executes one request. `gone` ends when the client sends no more: maybe it does not listen any more either.
+pub(super) async fn other<D: Disk>(
+    kind: request::Kind,
+    context: &Context<D>,
+    gone: impl Future<Output = ()>,
+) -> Other {
     let (metric, answer) = match kind {
         request::Kind::Consume(request) => {
             context.metrics.requests(Kind::consume, 1);
-            return match consume(request, context).await {
+            return match consume(request, context, gone).await {
                 Ok((fetched, share)) => {
                     context.metrics.bytes_consumed.inc_by(fetched.bytes.len() as u64);
                     Other::Consumed(fetched, share)
@@ -54,9 +59,13 @@ fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
 }
 
 /// Reads; where there is nothing to read yet, waits for it, as long as the client wants and the limits allow.
+///
+/// A client that has gone and one that only sends no more look the same. Neither is waited for: the second gets its answer at
+/// once, and with the first, the answer finds out.
 async fn consume<D: Disk>(
     request: proto::ConsumeRequest,
     context: &Context<D>,
+    gone: impl Future<Output = ()>,
 ) -> Result<(Fetched, Reserved), Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
@@ -72,6 +81,7 @@ async fn consume<D: Disk>(
         () = context.stop.cancelled() => {}
         () = partition.readable(offset) => {}
         () = sleep(wait) => {}
+        () = gone => {}
     }
     fetch(partition, offset, max_bytes, context).await
 }

@@ -4,6 +4,7 @@
 //! a request are the connection's own affair; what a longer one needs is a [`Share`] of the [`Pool`]. The share stays
 //! with the buffer as long as that is large, so that a client which sends nothing but long requests asks for it once.
 
+use std::future::pending;
 use std::io;
 use std::time::Duration;
 
@@ -30,13 +31,16 @@ pub(super) struct Input {
     share: Share,
     /// When the share was last needed.
     needed: Instant,
+    /// Whether no more comes.
+    ended: bool,
 }
 
 impl Input {
     /// For messages of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
         let (bytes, share) = (Vec::new(), Share::default());
-        Self { bytes, start: 0, limit, read_bytes: OWN_BYTES, share, needed: Instant::now() }
+        let (start, read_bytes, needed) = (0, OWN_BYTES, Instant::now());
+        Self { bytes, start, limit, read_bytes, share, needed, ended: false }
     }
 
     /// What has been received.
@@ -105,15 +109,33 @@ impl Input {
         }
     }
 
-    /// Reads once, as much as there is room for.
+    /// Reads once, as much as there is room for. Nothing: the client sends no more.
     pub async fn read(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
-        let room = self.room();
+        self.read_up_to(self.room(), stream).await
+    }
+
+    /// Keeps what comes, up to [`OWN_BYTES`] in all, and ends when it is known that no more will.
+    pub async fn end(&mut self, stream: &mut (impl AsyncRead + Unpin)) {
+        while !self.ended {
+            match OWN_BYTES.saturating_sub(self.received().len()) {
+                0 => pending().await,
+                // Whether somebody still listens after an error, the next answer finds out.
+                room => self.ended = self.read_up_to(room, stream).await.is_err() || self.ended,
+            }
+        }
+    }
+
+    async fn read_up_to(&mut self, room: usize, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+        if self.ended {
+            return Ok(0);
+        }
         if self.bytes.capacity() - self.bytes.len() < room {
             self.bytes.drain(..self.start);
             self.start = 0;
             self.bytes.reserve_exact(room);
         }
         let n = stream.read_buf(&mut (&mut self.bytes).limit(room)).await?;
+        self.ended = n == 0 && room > 0;
         if n >= self.read_bytes {
             self.read_bytes = READ_BYTES_MAX;
         }

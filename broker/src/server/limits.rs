@@ -24,7 +24,8 @@ pub struct Limits {
     /// Bytes of records in answers longer than 64 KiB, of all connections together, from when they are read until the client
     /// has taken them. Where little of it is left, answers are shorter.
     pub answer_bytes: usize,
-    /// How long a consume waits for a record, where a client asks for longer.
+    /// How long a consume waits for a record, where a client asks for longer. It does not wait once the client has ended its
+    /// side of the connection.
     pub wait: Duration,
     /// How long a connection may be silent between two requests.
     pub idle: Duration,

@@ -110,7 +110,8 @@ pub struct ConsumeRequest {
     /// About how many bytes of records to answer with. Where there is a record, at least one comes, however large.
     #[prost(uint32, tag = "4")]
     pub max_bytes: u32,
-    /// How long to wait for a record where there is none. The server may wait less.
+    /// How long to wait for a record where there is none. The server may wait less, and does not wait for a client that has
+    /// ended its side of the connection: it may be gone.
     #[prost(uint32, tag = "5")]
     pub max_wait_ms: u32,
 }
