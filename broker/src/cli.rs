@@ -8,6 +8,7 @@ mod output;
 mod produce;
 mod quantity;
 mod serve;
+mod signals;
 mod startup;
 mod topic;
 mod verify;
@@ -19,6 +20,7 @@ use broker::client::{Client, Failure, Options, Outcome};
 use broker::error::Code;
 use broker::net::TcpConnector;
 use clap::{Args, Parser, Subcommand};
+use rustix::process::Signal;
 
 /// A log broker: topics of partitioned, append-only logs, over TCP.
 #[derive(Debug, Parser)]
@@ -93,6 +95,8 @@ enum Stop {
     Because(String),
     /// Everything has been told already.
     Told,
+    /// A signal asked for it.
+    Signal(Signal),
 }
 
 impl From<String> for Stop {
@@ -139,6 +143,8 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) | Err(Stop::OutputClosed) => ExitCode::SUCCESS,
         Err(Stop::Told) => ExitCode::FAILURE,
+        // As a shell says it of one that the signal has ended.
+        Err(Stop::Signal(signal)) => ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)),
         Err(Stop::Because(why)) => {
             output::say(format_args!("broker: {why}"));
             ExitCode::FAILURE

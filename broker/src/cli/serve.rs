@@ -16,9 +16,11 @@ use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
 use broker::work::Threads;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use super::signals::Signals;
 use super::{Stop, quantity, startup};
 
 /// Connections that may wait to be accepted: as many as the standard library lets.
@@ -36,7 +38,8 @@ const BACKLOG: u32 = 1024;
   always         acknowledged when synced to disk; producers share syncs. A power loss loses nothing
 
 SIGTERM and SIGINT (Ctrl-C) stop the server cleanly: it finishes what it has received, and syncs.
-A second signal stops it at once, like a crash. BROKER_LOG=debug logs more.
+A second signal, half a second later or more, stops it at once, like a crash. BROKER_LOG=debug
+logs more.
 
 Examples:
   broker serve --data /var/lib/broker
@@ -392,21 +395,24 @@ fn cannot_listen(addr: &str, flag: &str, why: &io::Error) -> String {
     format!("cannot listen on {addr}: {why}\n  {flag} chooses another address")
 }
 
-/// The first signal stops; the second ends the process.
+/// A signal so soon after the first is the same one again: who ends a group of processes may tell this one by itself and with
+/// its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
+/// The first signal stops; a later one ends the process.
 fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut signals = Signals::listen()?;
     tokio::spawn(async move {
+        let mut first = None;
         loop {
-            tokio::select! {
-                biased;
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            if stop.is_cancelled() {
-                tracing::warn!("ended at once; the next start checks the logs");
-                std::process::exit(130);
+            signals.next().await;
+            match first {
+                None => first = Some(Instant::now()),
+                Some(first) if first.elapsed() < SAME_SIGNAL => continue,
+                Some(_) => {
+                    tracing::warn!("ended at once; the next start checks the logs");
+                    std::process::exit(130);
+                }
             }
             // Whatever becomes of the line: where nobody takes it, telling may wait for ever.
             stop.cancel();

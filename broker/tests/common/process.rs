@@ -66,8 +66,13 @@ impl Process {
     }
 
     /// SIGTERM, and what it said on standard error.
-    pub fn stop(mut self) -> (std::process::ExitStatus, String) {
+    pub fn stop(self) -> (std::process::ExitStatus, String) {
         self.signal("TERM");
+        self.wait()
+    }
+
+    /// How it ends, and what it said on standard error.
+    pub fn wait(mut self) -> (std::process::ExitStatus, String) {
         let status = self.child.wait().expect("it ends");
         (status, rest(self.child.stderr.take()))
     }

@@ -8,7 +8,7 @@ use broker::units::Offset;
 use broker::wire::proto::request;
 
 use super::produce::{make_topic, stored};
-use super::server::Own;
+use super::server::{Own, until_signal};
 use super::{Figures, filler, histogram, nanos, record_bytes};
 use crate::cli::{Server, Stop, acknowledged, produce, quantity};
 
@@ -50,13 +50,18 @@ pub struct Args {
 }
 
 pub async fn run(mut args: Args) -> Result<(), Stop> {
-    let running = args.own.start(&mut args.server)?;
-    if running.is_some() {
+    let mut running = args.own.start(&mut args.server)?;
+    let fills = running.is_some();
+    until_signal(running.as_mut(), measure(&args, fills)).await
+}
+
+async fn measure(args: &Args, fills: bool) -> Result<(), Stop> {
+    if fills {
         make_topic(&args.server, &args.topic, 1).await?;
-        fill(&args).await?;
+        fill(args).await?;
     }
     for _ in 0..args.runs {
-        read(&args).await?.print(args.json)?;
+        read(args).await?.print(args.json)?;
     }
     Ok(())
 }

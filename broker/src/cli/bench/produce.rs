@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::server::Own;
+use super::server::{Own, until_signal};
 use super::{Figures, filler, histogram, nanos, record_bytes};
 use crate::cli::{Server, Stop, acknowledged, produce, quantity, quantity::count};
 
@@ -57,8 +57,8 @@ pub struct Args {
 }
 
 pub async fn run(mut args: Args) -> Result<(), Stop> {
-    let _running = args.own.start(&mut args.server)?;
-    fill(&args).await?.print(args.json)
+    let mut running = args.own.start(&mut args.server)?;
+    until_signal(running.as_mut(), fill(&args)).await?.print(args.json)
 }
 
 /// What a connection does.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use crate::cli::signals::Signals;
 use crate::cli::{Server, Stop};
 
 /// Where the server comes from.
@@ -21,6 +22,8 @@ pub struct Own {
 pub struct Running {
     child: Child,
     data: PathBuf,
+    /// They would end this process and leave the other.
+    signals: Signals,
 }
 
 impl Own {
@@ -29,6 +32,7 @@ impl Own {
         let Some(durability) = &self.durability else { return Ok(None) };
         let parent = self.data.clone().unwrap_or_else(std::env::temp_dir);
         let data = parent.join(format!("broker-bench-{}", std::process::id()));
+        let signals = Signals::listen().map_err(|e| format!("cannot wait for signals: {e}"))?;
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--durability", durability, "--data"])
@@ -38,7 +42,7 @@ impl Own {
             .spawn()
             .map_err(|e| format!("cannot start a server: {e}"))?;
         let stdout = child.stdout.take();
-        let running = Running { child, data };
+        let running = Running { child, data, signals };
         let mut line = String::new();
         if let Some(stdout) = stdout {
             BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
@@ -48,6 +52,19 @@ impl Own {
             None => return Err(Stop::Because("the server did not start; it has said why".into())),
         }
         Ok(Some(running))
+    }
+}
+
+/// Measures, but no longer than until a signal asks for the end of a server of our own.
+pub async fn until_signal<T>(
+    running: Option<&mut Running>,
+    measure: impl Future<Output = Result<T, Stop>>,
+) -> Result<T, Stop> {
+    let Some(running) = running else { return measure.await };
+    tokio::select! {
+        biased;
+        signal = running.signals.next() => Err(Stop::Signal(signal)),
+        measured = measure => measured,
     }
 }
 
