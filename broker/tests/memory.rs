@@ -7,7 +7,7 @@ use std::time::Duration;
 use broker::client::Fetch;
 use broker::server::Limits;
 use broker::units::Offset;
-use broker::wire::proto::{ErrorCode, request};
+use broker::wire::proto::{self, ErrorCode, request};
 use common::{Server, frame_of, framed, ok, record};
 
 /// Resident memory of this process, in KiB.
@@ -23,6 +23,7 @@ async fn memory_is_bounded_by_the_limits() {
     many_empty_records_are_refused_before_they_are_decoded().await;
     answers_that_nobody_takes_share_a_bounded_room().await;
     long_records_that_nobody_takes_share_it_too().await;
+    long_lists_that_nobody_takes_share_it_too().await;
     memory_stays_flat_while_a_client_streams().await;
 }
 
@@ -133,6 +134,30 @@ async fn long_records_that_nobody_takes_share_it_too() {
     drop(connections);
     let fetch = Fetch { max_bytes: 1, ..Fetch::from(Offset::new(3)) };
     assert_eq!(ok(server.client().consume("t", 0, fetch).await).records.len(), 1);
+    server.stop().await;
+}
+
+async fn long_lists_that_nobody_takes_share_it_too() {
+    let server = Server::with_limits(Limits { answer_bytes: 4 << 20, ..Limits::default() }).await;
+    for n in 0..400 {
+        server.topic(&format!("{n:0249}"), 1).await;
+    }
+
+    // Each could hold a megabyte and more: what may be in flight, one that is sent, and one that waits to be queued.
+    let before = resident();
+    let mut connections = Vec::new();
+    for _ in 0..100 {
+        let mut raw = server.connect().await;
+        let request = framed(request::Kind::ListTopics(proto::ListTopicsRequest {}));
+        raw.send(&request.repeat(100)).await;
+        connections.push(raw);
+    }
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 40 << 10, "{grown} KiB for lists that nobody takes");
+
+    drop(connections);
+    assert_eq!(ok(server.client().topics().await).len(), 400);
     server.stop().await;
 }
 

@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use prost::Message;
 use tokio::time::sleep;
 
 use super::connection::Context;
-use super::room::Reserved;
+use super::room::{OWN_BYTES, Reserved};
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;
@@ -14,12 +16,21 @@ use crate::partition::{Fetched, Partition};
 use crate::settings::TopicSettings;
 use crate::units::{Offset, Timestamp};
 use crate::wire::proto::{self, list_offsets_request::At, request, response};
+use crate::wire::{self, PREFIX_BYTES};
 
 /// What came of a request.
 pub(super) enum Other {
     /// Records, still as they lie in the log, and the room that they take.
     Consumed(Fetched, Reserved),
+    /// The frame of another long answer, and the room that it takes.
+    Long(Vec<u8>, Reserved),
     Response(proto::Response),
+}
+
+impl From<response::Kind> for Other {
+    fn from(kind: response::Kind) -> Self {
+        Self::Response(kind.into())
+    }
 }
 
 /// Executes one request. `gone` ends when the client sends no more: maybe it does not listen any more either.
@@ -41,16 +52,15 @@ pub(super) async fn other<D: Disk>(
         }
         request::Kind::CreateTopic(request) => (Kind::create_topic, create_topic(request, context).await),
         request::Kind::DeleteTopic(request) => (Kind::delete_topic, delete_topic(request, context).await),
-        request::Kind::ListTopics(_) => (Kind::list_topics, Ok(list_topics(context))),
-        request::Kind::ListPartitions(request) => (Kind::list_partitions, list_partitions(&request, context)),
+        request::Kind::ListTopics(_) => (Kind::list_topics, list(|| Ok(list_topics(context)), context).await),
+        request::Kind::ListPartitions(request) => {
+            (Kind::list_partitions, list(|| list_partitions(&request, context), context).await)
+        }
         request::Kind::ListOffsets(request) => (Kind::list_offsets, list_offsets(request, context)),
         request::Kind::Produce(_) => unreachable!("produces are gathered by their connection"),
     };
     context.metrics.requests(metric, 1);
-    match answer {
-        Ok(kind) => Other::Response(kind.into()),
-        Err(e) => error(e, context),
-    }
+    answer.unwrap_or_else(|e| error(e, context))
 }
 
 fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
@@ -101,31 +111,61 @@ async fn fetch<D: Disk>(
     }
     // A single record, longer than what was asked for or there was room for. While it waits, its memory is not taken.
     drop((fetched, share));
-    let share = tokio::select! {
-        biased;
-        () = context.stop.cancelled() => return Err(Error::ShuttingDown),
-        share = context.room.wait(bytes) => share,
-    };
+    let share = wait_for_room(bytes, context).await?;
     Ok((partition.read(offset, bytes)?, share))
+}
+
+/// Answers with a list. A long one waits for room, and is encoded at once, since then it takes the least memory.
+async fn list<D: Disk>(
+    make: impl Fn() -> Result<response::Kind, Error>,
+    context: &Context<D>,
+) -> Result<Other, Error> {
+    let mut response = proto::Response::from(make()?);
+    let bytes = response.encoded_len();
+    if bytes <= OWN_BYTES {
+        return Ok(Other::Response(response));
+    }
+    let room = match context.room.wait(bytes).now_or_never() {
+        Some(room) => room,
+        None => {
+            // While it waits, its memory is not taken.
+            drop(response);
+            let room = wait_for_room(bytes, context).await?;
+            response = make()?.into();
+            room
+        }
+    };
+    let mut frame = Vec::with_capacity(PREFIX_BYTES + bytes);
+    wire::put(&mut frame, &response);
+    Ok(Other::Long(frame, room))
+}
+
+/// Waits for room for an answer that cannot be shorter.
+async fn wait_for_room<D: Disk>(bytes: usize, context: &Context<D>) -> Result<Reserved, Error> {
+    tokio::select! {
+        biased;
+        () = context.stop.cancelled() => Err(Error::ShuttingDown),
+        room = context.room.wait(bytes) => Ok(room),
+    }
 }
 
 async fn create_topic<D: Disk>(
     request: proto::CreateTopicRequest,
     context: &Context<D>,
-) -> Result<response::Kind, Error> {
+) -> Result<Other, Error> {
     let name = request.name.clone();
     context.broker.create_topic(&name, TopicSettings::from(request)).await?;
     tracing::info!("topic {name:?} was created");
-    Ok(response::Kind::CreateTopic(proto::CreateTopicResponse {}))
+    Ok(response::Kind::CreateTopic(proto::CreateTopicResponse {}).into())
 }
 
 async fn delete_topic<D: Disk>(
     request: proto::DeleteTopicRequest,
     context: &Context<D>,
-) -> Result<response::Kind, Error> {
+) -> Result<Other, Error> {
     context.broker.delete_topic(&request.name).await?;
     tracing::info!("topic {:?} was deleted", request.name);
-    Ok(response::Kind::DeleteTopic(proto::DeleteTopicResponse {}))
+    Ok(response::Kind::DeleteTopic(proto::DeleteTopicResponse {}).into())
 }
 
 fn list_topics<D: Disk>(context: &Context<D>) -> response::Kind {
@@ -158,10 +198,7 @@ fn list_partitions<D: Disk>(
     Ok(response::Kind::ListPartitions(proto::ListPartitionsResponse { partitions }))
 }
 
-fn list_offsets<D: Disk>(
-    request: proto::ListOffsetsRequest,
-    context: &Context<D>,
-) -> Result<response::Kind, Error> {
+fn list_offsets<D: Disk>(request: proto::ListOffsetsRequest, context: &Context<D>) -> Result<Other, Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let (offset, timestamp) = match request.at {
@@ -178,5 +215,5 @@ fn list_offsets<D: Disk>(
     };
     let found =
         proto::ListOffsetsResponse { offset: offset.get(), timestamp_ms: timestamp.map(Timestamp::get) };
-    Ok(response::Kind::ListOffsets(found))
+    Ok(response::Kind::ListOffsets(found).into())
 }

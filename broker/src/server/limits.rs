@@ -21,8 +21,8 @@ pub struct Limits {
     pub buffer_bytes: usize,
     /// Bytes of records in one answer, where a client asks for more; one record may be larger.
     pub fetch_bytes: usize,
-    /// Bytes of records in answers longer than 64 KiB, of all connections together, from when they are read until the client
-    /// has taken them. Where little of it is left, answers are shorter.
+    /// Bytes of answers longer than 64 KiB, of records or lists, of all connections together, from when they are read until
+    /// the client has taken them. Where little of it is left, answers of records are shorter; what cannot be shorter waits.
     pub answer_bytes: usize,
     /// How long a consume waits for a record, where a client asks for longer. It does not wait once the client has ended its
     /// side of the connection.

@@ -24,6 +24,8 @@ pub(super) enum Answer<D: Disk> {
     Produced(Box<Run<D>>),
     /// A consume, with the room that its records take.
     Consumed(Fetched, Reserved),
+    /// The frame of another long answer, with the room that it takes.
+    Long(Vec<u8>, Reserved),
     Other(proto::Response),
 }
 
@@ -92,6 +94,12 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
                 while !encoder.go_on(&mut self.output, SEND_BYTES) {
                     self.write().await?;
                 }
+            }
+            Answer::Long(frame, room) => {
+                // It is sent from where it is: a copy would take as much again.
+                self.flush().await?;
+                self.unsent.1.push(room);
+                self.output = frame;
             }
             Answer::Other(response) => wire::put(&mut self.output, &response),
         }
