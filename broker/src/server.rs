@@ -15,10 +15,12 @@ mod connection;
 mod execute;
 mod input;
 mod limits;
+mod pace;
 mod pool;
 mod room;
 mod run;
 mod send;
+mod waiting;
 
 pub use limits::Limits;
 

@@ -400,6 +400,26 @@ async fn a_client_that_does_not_listen_is_slowed_down_and_then_closed() {
     server.stop().await;
 }
 
+/// Who takes nothing of long answers holds memory that another needs: not for all the time that an answer may take.
+#[tokio::test]
+async fn a_client_that_does_not_listen_gives_way_to_one_that_waits() {
+    let limits = Limits { write_time: 2 * LONG, answer_bytes: 1 << 20, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    ok(server.client().produce("t", Some(0), record("x".repeat(1 << 20))).await);
+    let mut deaf = server.connect().await;
+    deaf.send(&framed(consume("t", 0, 0, 0)).repeat(50)).await;
+    // All that the system takes for it is taken, and then all the room.
+    let mut before = 0;
+    while before == 0 || before < server.metrics.bytes_consumed.get() {
+        before = server.metrics.bytes_consumed.get();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let consumed = ok(server.client().consume("t", 0, Fetch::from(Offset::ZERO)).await);
+    assert_eq!(consumed.records.len(), 1);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_name_that_is_too_long_is_not_told_back() {
     let server = Server::start().await;

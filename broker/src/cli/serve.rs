@@ -118,7 +118,8 @@ struct LimitArgs {
     /// Bytes of records in one answer; a single larger record is still sent
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = quantity::memory)]
     max_fetch_bytes: usize,
-    /// Memory for answers over 64 KiB, all connections together. When little is left, answers are shorter
+    /// Memory for answers over 64 KiB, all connections together. When little is left, answers are shorter, and what
+    /// cannot be shorter waits
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
     max_answer_bytes: usize,
     /// The longest that a consume may wait for records; it ends sooner when its client sends no more
@@ -130,7 +131,8 @@ struct LimitArgs {
     /// How long a message may take to arrive, from first byte to last
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     frame_timeout: Duration,
-    /// How long a client may take to accept an answer
+    /// How long a client may take to accept an answer, or 128 KiB of a longer one. While others wait for memory of
+    /// --max-answer-bytes, a tenth of a long answer has to be taken in each tenth of this time
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     write_timeout: Duration,
     /// How long a clean stop waits for clients

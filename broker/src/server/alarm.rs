@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// As good as for ever, and a time that a clock can be asked for.
-const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+pub(super) const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// One timer, which is set again only when it rings. To set one for each wait would cost more than most waits do.
 pub(super) struct Alarm(Pin<Box<Sleep>>);

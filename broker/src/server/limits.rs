@@ -31,7 +31,8 @@ pub struct Limits {
     pub idle: Duration,
     /// How long a message may take from its first byte to its last.
     pub frame_time: Duration,
-    /// How long a client may take to accept an answer that is ready.
+    /// How long a client may take to accept an answer that is ready, or 128 KiB of a longer one of records. While others wait
+    /// for memory (`answer_bytes`), it has to take a tenth of a long answer in each tenth of this time.
     pub write_time: Duration,
     /// How long a stop waits for connections to finish.
     pub stop_time: Duration,

@@ -15,9 +15,10 @@
 //! So a client waits, at worst, for requests that are coming in as fast as they must.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::waiting::Waiting;
 
 /// What all connections of a server share.
 pub(super) struct Pool {
@@ -25,7 +26,7 @@ pub(super) struct Pool {
     common: Arc<Semaphore>,
     /// One permit: room for one request of any length.
     lead: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Waiting,
 }
 
 /// What one connection has of it. Goes back when it is dropped.
@@ -42,13 +43,13 @@ impl Pool {
         Self {
             common: Arc::new(Semaphore::new(common)),
             lead: Arc::new(Semaphore::new(1)),
-            waiting: AtomicUsize::new(0),
+            waiting: Waiting::default(),
         }
     }
 
     /// Whether somebody waits for room.
     pub fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.is_any()
     }
 
     /// Makes a share cover at least `bytes`, waiting where there is no room.
@@ -62,7 +63,7 @@ impl Pool {
             share.add(more);
             return;
         }
-        let _waits = Waits::begin(&self.waiting);
+        let _waits = self.waiting.begin();
         tokio::select! {
             biased;
             lead = self.lead.clone().acquire_owned() => {
@@ -109,22 +110,6 @@ impl Share {
             drop(common.split(less));
         }
         self.common.take_if(|common| common.num_permits() == 0);
-    }
-}
-
-/// Counts one that waits, also where the wait is given up.
-struct Waits<'a>(&'a AtomicUsize);
-
-impl<'a> Waits<'a> {
-    fn begin(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::waiting::Waiting;
+
 /// An answer of up to this many bytes needs no share.
 pub(super) const OWN_BYTES: usize = 64 << 10;
 
@@ -19,6 +21,7 @@ const UNIT: usize = 1 << 10;
 pub(super) struct Room {
     free: Arc<Semaphore>,
     units: usize,
+    waiting: Waiting,
 }
 
 /// An answer's part of the room. It is given back when this is dropped.
@@ -29,7 +32,7 @@ impl Room {
     /// `bytes` in all.
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT).min(u32::MAX as usize >> 1);
-        Self { free: Arc::new(Semaphore::new(units)), units }
+        Self { free: Arc::new(Semaphore::new(units)), units, waiting: Waiting::default() }
     }
 
     /// Room for an answer of up to `want` bytes, or of fewer: nobody gets more than a quarter of what is left, and so some
@@ -48,13 +51,26 @@ impl Room {
 
     /// Waits for room for an answer of so many bytes, which cannot be shorter; for all there is, where that is less.
     pub async fn wait(&self, bytes: usize) -> Reserved {
-        let units = bytes.div_ceil(UNIT).min(self.units);
-        let permit = self.free.clone().acquire_many_owned(u32::try_from(units).unwrap_or(u32::MAX)).await;
-        Reserved(permit.ok())
+        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.units)).unwrap_or(u32::MAX);
+        if let Ok(permit) = self.free.clone().try_acquire_many_owned(units) {
+            return Reserved(Some(permit));
+        }
+        let _waits = self.waiting.begin();
+        Reserved(self.free.clone().acquire_many_owned(units).await.ok())
+    }
+
+    /// Whether somebody waits: then those who have some of it have to keep up (see `pace`).
+    pub fn is_wanted(&self) -> bool {
+        self.waiting.is_any()
     }
 }
 
 impl Reserved {
+    /// Whether it is none of the room at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|permit| permit.num_permits() == 0)
+    }
+
     /// Gives back what an answer of this many bytes does not need. `false`: it needs more.
     pub fn fit(&mut self, bytes: usize) -> bool {
         let needed = if bytes <= OWN_BYTES { 0 } else { bytes.div_ceil(UNIT) };

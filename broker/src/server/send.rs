@@ -1,13 +1,16 @@
 //! The second loop of a connection: it sends the answers, in order, each as soon as what it says is durable.
 
 use std::io;
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncWrite, AsyncWriteExt, WriteHalf};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::alarm::Alarm;
+use super::alarm::{Alarm, LONGEST};
 use super::answers::Answers;
 use super::connection::Context;
+use super::pace::Pace;
 use super::room::Reserved;
 use super::run::{Run, Spare};
 use crate::disk::Disk;
@@ -17,6 +20,9 @@ use crate::wire::{self, ConsumeEncoder, proto};
 /// Answers are sent when there are this many bytes of them, even where more are ready, and a longer one is sent in such pieces:
 /// with megabytes, for which there is fresh memory each time, consuming small records is a tenth slower.
 const SEND_BYTES: usize = 128 << 10;
+
+/// Where an answer is taken slowly, its pace is looked at so often.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is to be answered.
 pub(super) enum Answer<D: Disk> {
@@ -38,6 +44,8 @@ pub(super) struct Sender<'a, S, D: Disk> {
     output: Vec<u8>,
     /// The bytes of the answers in `output`, as they were queued, and the room that they take.
     unsent: (usize, Vec<Reserved>),
+    /// How those that take room are taken.
+    pace: Option<Pace>,
     alarm: Alarm,
 }
 
@@ -49,7 +57,7 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
         context: &'a Context<D>,
     ) -> Self {
         let (output, unsent) = (Vec::new(), (0, Vec::new()));
-        Self { stream, context, answers, spare, output, unsent, alarm: Alarm::new() }
+        Self { stream, context, answers, spare, output, unsent, pace: None, alarm: Alarm::new() }
     }
 
     /// Sends answers until there will be no more.
@@ -88,7 +96,7 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
                 self.spare.give(run);
             }
             Answer::Consumed(fetched, room) => {
-                self.unsent.1.push(room);
+                self.hold(room, fetched.bytes.len());
                 let (start, end) = (fetched.range.start, fetched.range.end);
                 let mut encoder = ConsumeEncoder::begin(&mut self.output, &fetched.bytes, start, end);
                 while !encoder.go_on(&mut self.output, SEND_BYTES) {
@@ -98,7 +106,7 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
             Answer::Long(frame, room) => {
                 // It is sent from where it is: a copy would take as much again.
                 self.flush().await?;
-                self.unsent.1.push(room);
+                self.hold(room, frame.len());
                 self.output = frame;
             }
             Answer::Other(response) => wire::put(&mut self.output, &response),
@@ -106,11 +114,20 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
         Ok(())
     }
 
+    /// The answer that comes next takes so much room, and has so many bytes, about.
+    fn hold(&mut self, room: Reserved, bytes: usize) {
+        if !room.is_empty() {
+            self.unsent.1.push(room);
+            self.pace.get_or_insert_with(Pace::begin).add(self.output.len() + bytes);
+        }
+    }
+
     /// Sends the output, of whole answers.
     async fn flush(&mut self) -> io::Result<()> {
         self.write().await?;
         self.answers.sent(std::mem::take(&mut self.unsent.0));
         self.unsent.1.clear();
+        self.pace = None;
         Ok(())
     }
 
@@ -119,18 +136,58 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
         if self.output.is_empty() {
             return Ok(());
         }
-        let sent = async {
-            self.stream.write_all(&self.output).await?;
-            self.stream.flush().await
-        };
+        // What is taken at once never looks at the clock.
+        let taken = self.stream.write(&self.output).now_or_never().transpose()?.unwrap_or(0);
+        if let Some(pace) = &mut self.pace {
+            pace.took(taken);
+        }
+        if taken < self.output.len() {
+            self.write_slowly(taken).await?;
+        }
         let limit = self.context.limits.write_time;
-        let slow =
-            || io::Error::new(io::ErrorKind::TimedOut, format!("an answer was not taken within {limit:?}"));
-        self.alarm.within(limit, sent).await.ok_or_else(slow)??;
+        self.alarm.within(limit, self.stream.flush()).await.ok_or_else(|| slow(limit))??;
         self.output.clear();
         if self.output.capacity() > 2 * SEND_BYTES {
             self.output = Vec::new();
         }
         Ok(())
     }
+
+    /// Sends the rest of the output, as fast as it is taken.
+    async fn write_slowly(&mut self, mut taken: usize) -> io::Result<()> {
+        let limit = self.context.limits.write_time;
+        let deadline = Instant::now() + limit.min(LONGEST);
+        while taken < self.output.len() {
+            let until = deadline.min(Instant::now() + LOOK);
+            let more = match self.alarm.until(until, self.stream.write(&self.output[taken..])).await {
+                Some(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Some(written) => written?,
+                None if until == deadline => return Err(slow(limit)),
+                None => 0,
+            };
+            taken += more;
+            if let Some(pace) = &mut self.pace {
+                pace.took(more);
+                if pace.is_slow(limit) && self.context.room.is_wanted() {
+                    return Err(hinders(limit));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn slow(limit: Duration) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("an answer was not taken within {limit:?} (write-timeout)"),
+    )
+}
+
+fn hinders(limit: Duration) -> io::Error {
+    let what = format!(
+        "a long answer was taken too slowly for {limit:?} (write-timeout), while others waited for the memory it held \
+         (max-answer-bytes)"
+    );
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
