@@ -107,6 +107,34 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     server.served.await.unwrap().unwrap();
 }
 
+/// A disk that refuses one record and stores the next, again and again: the log does not tell of each, and what is so in the
+/// end is told.
+#[tokio::test]
+async fn what_is_refused_and_stored_in_turn_is_told_now_and_then() {
+    let (logged, _guard) = Logged::begin();
+    let server = server(Durability::Os).await;
+    for _ in 0..300 {
+        server.disk.0.full.store(false, Ordering::SeqCst);
+        ok(server.client.produce("t", Some(0), record("stored")).await);
+        server.disk.0.full.store(true, Ordering::SeqCst);
+        assert_eq!(refused(server.client.produce("t", Some(0), record("refused")).await), Code::StorageFull);
+    }
+    let (refusals, returns) = ("records are refused until", "records are stored again");
+    let told = logged.count(refusals);
+    assert!(told < 30, "{told} times");
+    let told_at_last = async {
+        while logged.count(refusals) == logged.count(returns) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(common::LONG, told_at_last).await.expect("it is told that the last one was refused");
+    server.disk.0.full.store(false, Ordering::SeqCst);
+    ok(server.client.produce("t", Some(0), record("stored")).await);
+    assert_eq!(logged.count(refusals), logged.count(returns));
+    server.stop.cancel();
+    server.served.await.unwrap().unwrap();
+}
+
 /// After a sync that failed nobody knows what is on the disk: the client is told that, and later ones that the partition
 /// takes no more.
 #[tokio::test]

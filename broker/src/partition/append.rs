@@ -66,8 +66,8 @@ impl<D: Disk> Partition<D> {
             return self.append_failed(state, failed, fits_the_next);
         }
         state.end = appended.end;
-        if std::mem::take(&mut state.failing) {
-            tracing::info!("{}: records are stored again", config.name);
+        if state.refusals.now.take().is_some() {
+            self.tell_refusals(&mut state);
         }
         self.appended(state, batch);
         Ok(Tried::Appended(appended))

@@ -28,8 +28,8 @@ pub(crate) struct State<D: Disk> {
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
     pub(super) fenced: Option<String>,
-    /// Whether the last append was refused for what the disk said.
-    pub(super) failing: bool,
+    /// Whether appends are refused for what the disk says.
+    pub(super) refusals: Refusals,
     /// Damage that readers have met, and that was logged.
     pub(super) damage_told: BTreeSet<(Offset, Position)>,
     /// Why it cannot even be read: recovery could not open it.
@@ -97,6 +97,17 @@ pub(super) enum Roll {
     UnderWay,
 }
 
+/// Whether records are refused for what the disk says, and what was told of it.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// Why they are.
+    pub now: Option<String>,
+    /// Whether it was told last that they are.
+    pub told: bool,
+    /// Whether it was told so lately that it is not told again yet.
+    pub pause: bool,
+}
+
 impl<D: Disk> State<D> {
     /// As recovery left it.
     pub(super) fn new(recovered: Recovered<D::File>) -> Self {
@@ -109,7 +120,7 @@ impl<D: Disk> State<D> {
             end,
             durable,
             fenced: report.fenced,
-            failing: false,
+            refusals: Refusals::default(),
             damage_told: BTreeSet::new(),
             unopened,
             hidden,
