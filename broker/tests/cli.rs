@@ -393,8 +393,8 @@ fn limits_that_would_serve_nobody_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
-/// A server with a page for metrics, and what it answers to the beginning of a request.
-fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> String) {
+/// A server with pages for metrics and health, and their address.
+fn with_pages_at(data: &std::path::Path) -> (std::process::Child, String) {
     let mut child = broker()
         .args(["serve", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--data"])
         .arg(data)
@@ -410,6 +410,12 @@ fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> 
             break rest.split('/').next().unwrap().to_owned();
         }
     };
+    (child, addr)
+}
+
+/// The same, and what it answers to the beginning of a request.
+fn with_pages(data: &std::path::Path) -> (std::process::Child, impl Fn(&str) -> String) {
+    let (child, addr) = with_pages_at(data);
     let get = move |path: &str| {
         let mut stream = std::net::TcpStream::connect(&addr).unwrap();
         write!(stream, "{path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -449,6 +455,24 @@ fn metrics_and_health_are_served() {
     let (mut child, get) = with_pages(&data);
     let health = get("GET /health");
     assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("\nt serves nothing: "), "{health}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Whoever connects and says nothing keeps nobody from the pages.
+#[test]
+fn silent_connections_do_not_keep_others_from_the_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, addr) = with_pages_at(dir.path());
+    let connect = || std::net::TcpStream::connect(&addr).unwrap();
+    let silent: Vec<_> = (0..200).map(|_| connect()).collect();
+    let mut asks = connect();
+    asks.set_read_timeout(Some(common::LONG)).unwrap();
+    write!(asks, "GET /health HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    asks.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    drop(silent);
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,10 +1,14 @@
 //! Metrics and health over HTTP/1.1: two pages, one request a connection, everything bounded.
+//!
+//! Whoever can connect can also connect and say nothing. So that they do not keep others out, the connection that has been silent
+//! for longest goes when there are as many as there may be and another one comes.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::Metrics;
@@ -12,8 +16,8 @@ use crate::broker::Broker;
 use crate::disk::Disk;
 use crate::net::Listener;
 
-/// Requests at the same time; more wait in the system's queue.
-const REQUESTS: usize = 16;
+/// Connections at the same time; more wait in the system's queue, where none of these is silent.
+const CONNECTIONS: usize = 16;
 /// Bytes of a request's head.
 const HEAD_BYTES: usize = 8 << 10;
 /// From the first byte to the last of the answer.
@@ -21,9 +25,10 @@ const TIME: Duration = Duration::from_secs(5);
 
 /// Serves `/metrics` and `/health` until it is dropped.
 pub async fn serve<L: Listener, D: Disk>(mut listener: L, broker: Broker<D>, metrics: Arc<Metrics>) {
-    let slots = Arc::new(Semaphore::new(REQUESTS));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    // Those that have not asked yet, the oldest first. Each goes when its sender is dropped.
+    let mut silent = VecDeque::<oneshot::Sender<()>>::new();
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(e) => {
@@ -32,27 +37,37 @@ pub async fn serve<L: Listener, D: Disk>(mut listener: L, broker: Broker<D>, met
                 continue;
             }
         };
+        silent.retain(|one| !one.is_closed());
+        if slots.available_permits() == 0 {
+            silent.pop_front();
+        }
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let (stays, goes) = oneshot::channel();
+        silent.push_back(stays);
         let (broker, metrics) = (broker.clone(), metrics.clone());
         tokio::spawn(async move {
             // A client that does not listen gets nothing, and that is all.
-            let _ = timeout(TIME, answer(stream, &broker, &metrics)).await;
+            let _ = timeout(TIME, answer(stream, goes, &broker, &metrics)).await;
             drop(slot);
         });
     }
 }
 
-async fn answer<S, D>(mut stream: S, broker: &Broker<D>, metrics: &Metrics) -> std::io::Result<()>
+async fn answer<S, D>(
+    mut stream: S,
+    goes: oneshot::Receiver<()>,
+    broker: &Broker<D>,
+    metrics: &Metrics,
+) -> std::io::Result<()>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     D: Disk,
 {
-    let mut head = Vec::new();
-    let mut limited = (&mut stream).take(HEAD_BYTES as u64);
-    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
-        if limited.read_buf(&mut head).await? == 0 {
-            break;
-        }
-    }
+    let head = tokio::select! {
+        biased;
+        head = head(&mut stream) => head?,
+        _ = goes => return Ok(()),
+    };
     let (status, kind, body) = page(&head, broker, metrics);
     let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -60,6 +75,18 @@ where
     );
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await
+}
+
+/// The head of a request, or what there is of it.
+async fn head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    let mut limited = stream.take(HEAD_BYTES as u64);
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if limited.read_buf(&mut head).await? == 0 {
+            break;
+        }
+    }
+    Ok(head)
 }
 
 fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'static str, &'static str, String) {
