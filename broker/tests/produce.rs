@@ -4,52 +4,16 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Stdio};
-use std::thread::{JoinHandle, sleep};
+use std::thread::sleep;
 use std::time::Duration;
 
 use broker::error::Code;
 use broker::wire::{self, proto};
 use common::process::{Process, broker, complaint, run, text};
-use prost::Message;
+use common::told::{Connection, now, request, told};
 use proto::{request, response};
-
-/// For one connection: after how long each request is answered, and with what. Then the connection is closed.
-type Connection = Vec<(Duration, response::Kind)>;
-
-/// A server that takes these connections one after the other. Gives its address, and in the end what it was asked.
-fn told(connections: Vec<Connection>) -> (String, JoinHandle<Vec<request::Kind>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap().to_string();
-    let serve = move || {
-        let mut asked = Vec::new();
-        for answers in connections {
-            let (mut stream, _) = listener.accept().unwrap();
-            for (after, answer) in answers {
-                asked.push(request(&mut stream));
-                sleep(after);
-                let mut frame = Vec::new();
-                wire::put(&mut frame, &proto::Response::from(answer));
-                stream.write_all(&frame).unwrap();
-            }
-        }
-        asked
-    };
-    (addr, std::thread::spawn(serve))
-}
-
-fn request(stream: &mut TcpStream) -> request::Kind {
-    let mut len = [0; 4];
-    stream.read_exact(&mut len).unwrap();
-    let mut message = vec![0; u32::from_be_bytes(len) as usize];
-    stream.read_exact(&mut message).unwrap();
-    proto::Request::decode(&message[..]).unwrap().kind.unwrap()
-}
-
-fn now(answer: response::Kind) -> (Duration, response::Kind) {
-    (Duration::ZERO, answer)
-}
 
 fn one_partition() -> Connection {
     let partitions = vec![proto::Partition::default()];
@@ -316,6 +280,68 @@ fn a_restart_between_two_lines_holds_up_none() {
     input.write_all(b"b\n").unwrap();
     drop(input);
     has_not_waited(producer, &server, "a\nb\n");
+}
+
+/// What came when nobody was there to take it was not sent.
+#[test]
+fn lines_that_came_after_the_server_had_gone_are_told_as_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    let mut produce = broker();
+    produce.args(["produce", "t", "--retry", "300ms", "--addr", &server.addr]).stdin(Stdio::piped());
+    let mut producer = produce.stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = producer.stdin.take().unwrap();
+    input.write_all(b"a\n").unwrap();
+    while server.output(&["consume", "t"]) != "a\n" {}
+    server.kill();
+    sleep(Duration::from_millis(500));
+    input.write_all(b"b\nc\n").unwrap();
+    drop(input);
+    let why = complaint(&producer.wait_with_output().unwrap());
+    let rest =
+        "\n  stored: line 1\n  not sent: whatever follows line 1\n  to go on with the same input: --skip 1\n";
+    assert!(why.ends_with(rest), "{why}");
+}
+
+/// One of two partitions takes nothing, and every other line is stored: there is no command line for so many numbers.
+#[test]
+fn a_long_list_of_lines_is_skipped_by_way_of_a_file() {
+    let lines = 20_000;
+    let input: String = (1..=lines).map(|n| format!("{n}\n")).collect();
+    let append = |partition, error| proto::PartitionAppend {
+        partition,
+        count: lines / 2,
+        error,
+        ..Default::default()
+    };
+    let full = proto::ErrorResponse::new(Code::StorageFull, "no");
+    let appends = vec![append(0, None), append(1, Some(full))];
+    let answer = proto::ProduceResponse { appends, partitions: (0..lines).map(|n| n % 2).collect() };
+    let (addr, _) = told(vec![one_partition(), vec![now(response::Kind::Produce(answer))]]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list");
+    // Of a file all lines are there at once, and go into one request.
+    std::fs::write(&file, &input).unwrap();
+    let mut produce = broker();
+    produce.args(["produce", "t", "--batch", "100000", "--addr", &addr]);
+    let why = complaint(&produce.stdin(std::fs::File::open(&file).unwrap()).output().unwrap());
+    let (_, list) = why.split_once("--skip @FILE with a file that holds ").expect(&why);
+    assert!(list.starts_with("1,3,5,"), "{list}");
+
+    std::fs::write(&file, list).unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    let skip = format!("@{}", file.display());
+    text(&server.run_with(&["produce", "t", "--skip", &skip], input.as_bytes()));
+    let rest: String = (1..=lines).filter(|n| n % 2 == 0).map(|n| format!("{n}\n")).collect();
+    assert!(server.output(&["consume", "t"]) == rest);
+    for wrong in ["1,2-", ""] {
+        std::fs::write(&file, wrong).unwrap();
+        let refused = server.run(&["produce", "t", "--skip", &skip]);
+        let why = String::from_utf8(refused.stderr).unwrap();
+        assert!(why.contains("does not hold a number of lines"), "{why}");
+    }
 }
 
 /// Stopped cleanly half way, and started again.

@@ -73,7 +73,8 @@ pub struct Args {
     /// At most this many requests in flight
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
-    /// Pass over the first N lines, or over these: N,A,B-C is the first N, line A, and lines B to C
+    /// Pass over the first N lines, or over these: N,A,B-C is the first N, line A, and lines B to C. @FILE is a file that
+    /// holds this
     #[arg(long, value_name = "LINES", default_value = "0", conflicts_with = "value", value_parser = LineSet::parse_skip)]
     skip: LineSet,
     /// How long to try to go on after losing the connection, or to wait on after --timeout

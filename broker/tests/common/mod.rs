@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod failing;
 pub mod process;
+pub mod told;
 
 use std::path::Path;
 use std::sync::Arc;

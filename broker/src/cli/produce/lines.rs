@@ -10,17 +10,24 @@ use crate::cli::quantity;
 /// So many ranges are shown to people.
 const SHOWN: usize = 20;
 
+/// What `--skip` takes.
+const FORM: &str = "a number of lines, or one with lines behind it, as in 500,550,601-700";
+
 /// Lines, as ranges of which no two touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineSet(RangeInclusiveSet<u64>);
 
 impl LineSet {
-    /// Reads what [`LineSet::as_skip`] writes: `N` for the first N lines, and behind it, separated by commas, lines and
-    /// ranges of lines.
+    /// Reads what [`LineSet::as_skip`] writes, or the file with it that is named behind an `@`.
     pub fn parse_skip(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("{text:?} is not a number of lines, nor one with lines behind it, as in 500,550,601-700")
-        };
+        let Some(file) = text.strip_prefix('@') else { return Self::parse(text) };
+        let read = std::fs::read_to_string(file).map_err(|e| format!("cannot read {file}: {e}"))?;
+        Self::parse(read.trim()).map_err(|_| format!("{file} does not hold {FORM}"))
+    }
+
+    /// `N` for the first N lines, and behind it, separated by commas, lines and ranges of lines.
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not {FORM}");
         let mut lines = Self::default();
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();

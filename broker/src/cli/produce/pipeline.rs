@@ -291,8 +291,11 @@ impl Pipeline<'_> {
 
     /// Says what is known of each line.
     fn end(&mut self) -> Stop {
-        let absent = std::mem::take(&mut self.again);
-        self.tally.add_absent(&absent.iter().flatten().map(|line| line.number).collect());
+        let again = std::mem::take(&mut self.again);
+        // Among what was to be sent again is what had come to a closed connection, and was never sent.
+        let was_sent = |line: &u64| self.tally.was_sent(*line);
+        let absent = again.iter().flatten().map(|line| line.number).filter(was_sent).collect();
+        self.tally.add_absent(&absent);
         Stop::Because(self.tally.report())
     }
 }

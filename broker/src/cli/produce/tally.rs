@@ -5,6 +5,9 @@ use super::lines::LineSet;
 /// So many different reasons are told.
 const REASONS: usize = 5;
 
+/// Longer lists of lines are better read from a file. Systems end at 128 KiB, and terminals take lines of 4 KiB.
+const ARGUMENT_BYTES: usize = 4000;
+
 /// Why lines are not stored.
 #[derive(Debug, PartialEq)]
 enum Reason {
@@ -49,6 +52,10 @@ impl Tally {
 
     pub fn add_sent(&mut self, last: u64) {
         self.last_sent = self.last_sent.max(last);
+    }
+
+    pub fn was_sent(&self, line: u64) -> bool {
+        line <= self.last_sent
     }
 
     pub fn add_stored(&mut self, line: u64) {
@@ -130,15 +137,24 @@ impl Tally {
     /// How to send all but these.
     fn way(&self, skip: &LineSet) -> String {
         if self.blamed.is_empty() {
-            return format!("--skip {}", skip.as_skip());
+            return skip_option(skip);
         }
         let (blamed, without) = (&self.blamed, skip.and(&self.blamed));
         let (are, them) = if blamed.len() == 1 { ("is", "it") } else { ("are", "them") };
         format!(
-            "--skip {} when {blamed} {are} mended, or --skip {} without {them}",
-            skip.as_skip(),
-            without.as_skip()
+            "{} when {blamed} {are} mended, or {} without {them}",
+            skip_option(skip),
+            skip_option(&without)
         )
+    }
+}
+
+/// How to say `--skip` of these: a long list is too long for a command line.
+fn skip_option(skip: &LineSet) -> String {
+    let lines = skip.as_skip();
+    match lines.len() <= ARGUMENT_BYTES {
+        true => format!("--skip {lines}"),
+        false => format!("--skip @FILE with a file that holds {lines}"),
     }
 }
 
