@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long one request waits for records of one partition.
 const WAIT: Duration = Duration::from_secs(10);
 
+/// Records of all partitions together that wait to be printed take about so many bytes.
+const AHEAD_BYTES: u32 = 32 << 20;
+
 /// Print records
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -91,6 +94,8 @@ struct Source {
     /// Without `--follow`: where to end.
     end: Offset,
     records: VecDeque<Record>,
+    /// How many bytes of records to ask for at once.
+    ahead: u32,
 }
 
 pub async fn run(args: Args) -> Result<(), Stop> {
@@ -183,8 +188,11 @@ async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Sourc
             From::At(At::Latest) => p.log_end,
             From::At(at) => acknowledged(&what, client.list_offsets(&args.topic, p.number, at).await)?.offset,
         };
-        sources.push(Source { partition: p.number, next, end: p.log_end, records: VecDeque::new() });
+        let records = VecDeque::new();
+        sources.push(Source { partition: p.number, next, end: p.log_end, records, ahead: 0 });
     }
+    let share = AHEAD_BYTES / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
+    sources.iter_mut().for_each(|source| source.ahead = share.min(Fetch::BYTES));
     match args.partition {
         Some(number) if sources.is_empty() => Err(Stop::Because(format!(
             "topic {:?} has no partition {number}: it has 0 to {}",
@@ -204,9 +212,9 @@ impl Source {
         wait: Duration,
     ) -> Result<(), Stop> {
         let mut complained = false;
+        let fetch = Fetch { max_bytes: self.ahead, ..Fetch::from(self.next).wait(wait) };
         let consumed: Consumed = loop {
-            let outcome =
-                client.consume(&args.topic, self.partition, Fetch::from(self.next).wait(wait)).await;
+            let outcome = client.consume(&args.topic, self.partition, fetch).await;
             let away = match &outcome {
                 Outcome::Unknown(doubt) => Some(doubt.why.clone()),
                 Outcome::Refused(refusal) if is_away(refusal.code) => Some(refusal.message.clone()),

@@ -199,9 +199,12 @@ pub struct Fetch {
 }
 
 impl Fetch {
+    /// How many bytes are asked for where nothing else is said.
+    pub const BYTES: u32 = 1 << 20;
+
     /// A megabyte from this offset on, without waiting.
     pub fn from(offset: Offset) -> Self {
-        Self { offset, max_bytes: 1 << 20, max_wait: Duration::ZERO }
+        Self { offset, max_bytes: Self::BYTES, max_wait: Duration::ZERO }
     }
 
     /// Waits this long where there is no record yet.
