@@ -148,6 +148,11 @@ impl LastRun {
 /// neither of the two names.
 pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<()> {
     let (clean, was_clean) = (data.join(CLEAN), data.join(WAS_CLEAN));
+    if last.clean.is_none() {
+        // What it said is lost. Without it, the note of the run before would speak of a crash, where there was none.
+        files::remove_if_there(disk, &data.join(RUNNING))?;
+        disk::sync_dir(disk, &disk.open_dir(data)?)?;
+    }
     let stops = last.stops();
     let kept = if stops.is_empty() {
         Ok(())

@@ -117,6 +117,8 @@ pub struct Partition {
     pub planted: BTreeMap<u64, Content>,
     /// Stems of segments whose index files the scenario or a lying disk has changed.
     pub tampered: BTreeSet<String>,
+    /// The scenario has left an index with entries of a segment that has no log, as if that had been taken away.
+    pub orphaned: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
     pub shaken: bool,
     /// Since all of it was last seen, something has happened that can leave a hole in it, or damage.
@@ -160,7 +162,7 @@ impl Partition {
     /// Records in it may contradict each other, or what they were is gone: then only a person can say what holds, and until
     /// then it may take no writes.
     pub fn at_odds(&self) -> bool {
-        self.lied || !self.planted.is_empty()
+        self.lied || !self.planted.is_empty() || self.orphaned
     }
 
     /// The log ends at `end` now: what was promised beyond it is no longer.

@@ -216,6 +216,8 @@ fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, 
     }
     for path in &changed {
         if let Some((stem, _)) = path.rsplit_once('.') {
+            let is_index = path.ends_with("index") && new.get(**path).is_some_and(|bytes| !bytes.is_empty());
+            partition.orphaned |= is_index && !new.contains_key(&*format!("{stem}.log"));
             partition.tampered.insert(stem.to_owned());
         }
     }
