@@ -32,6 +32,16 @@ impl Logged {
         let log = self.0.lock().unwrap();
         String::from_utf8_lossy(&log).lines().filter(|line| line.contains(what)).count()
     }
+
+    /// Waits until it has been told so often.
+    async fn until(&self, what: &str, times: usize) {
+        let told = async {
+            while self.count(what) < times {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(LONG, told).await.unwrap_or_else(|_| panic!("{what}: not {times} times"));
+    }
 }
 
 impl io::Write for Logged {
@@ -98,11 +108,11 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     assert_eq!(logged.count("No space left on device"), 3, "once a partition, whoever was refused how often");
     assert_eq!(logged.count("records are stored again"), 3);
     assert!(server.broker.stats().appends_failed.get() >= 4, "one for each append, of however many records");
-    // The next time is another trouble.
+    // The next time is another trouble; so soon after the first, it is told a little later.
     server.disk.0.full.store(true, Ordering::SeqCst);
     assert_eq!(refused(client.produce("t", Some(2), record("3")).await), Code::StorageFull);
+    logged.until("No space left on device", 4).await;
     server.disk.0.full.store(false, Ordering::SeqCst);
-    assert_eq!(logged.count("No space left on device"), 4);
     server.stop.cancel();
     server.served.await.unwrap().unwrap();
 }
@@ -122,12 +132,8 @@ async fn what_is_refused_and_stored_in_turn_is_told_now_and_then() {
     let (refusals, returns) = ("records are refused until", "records are stored again");
     let told = logged.count(refusals);
     assert!(told < 30, "{told} times");
-    let told_at_last = async {
-        while logged.count(refusals) == logged.count(returns) {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(common::LONG, told_at_last).await.expect("it is told that the last one was refused");
+    // It is told that the last one was refused.
+    logged.until(refusals, logged.count(returns) + 1).await;
     server.disk.0.full.store(false, Ordering::SeqCst);
     ok(server.client.produce("t", Some(0), record("stored")).await);
     assert_eq!(logged.count(refusals), logged.count(returns));
