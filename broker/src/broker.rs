@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::error::{self, Error};
 use crate::files;
+use crate::markers::{self, CleanStop, Closed};
 use crate::opening::{self, Made, Opened, Opening, Origin};
 pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
 use crate::report::Report;
 use crate::retention;
-use crate::session::{self, CleanStop, Closed};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
@@ -160,7 +160,7 @@ impl<D: Disk> Broker<D> {
     fn make(&self, name: String, settings: TopicSettings) -> Result<(Topic<D>, Option<String>), Unsettled> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
         // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us.
-        session::forget_topic(disk, data, &name)?;
+        markers::forget_topic(disk, data, &name)?;
         topic::create(disk, data, &name, &settings)?;
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
@@ -282,7 +282,7 @@ impl<D: Disk> Broker<D> {
         }
         let this = self.clone();
         let marked = off_thread(&*self.0.world.work, move || {
-            session::write_clean(&this.0.world.disk, &this.0.data, &stop)
+            markers::write_clean(&this.0.world.disk, &this.0.data, &stop)
         });
         marked.await.map_err(|e| Error::Storage { path: self.0.data.clone(), source: e.into() })
     }

@@ -1,9 +1,9 @@
 //! The names of files and directories, and the one way to replace a file.
 //!
 //! ```text
-//! <data>/clean                          the last run stopped cleanly: see `session`
+//! <data>/clean                          the last run stopped cleanly: see `markers`
 //! <data>/was-clean                      the last clean stop, of a run before the last
-//! <data>/running                        what the last run was: see `session`
+//! <data>/running                        what the last run was: see `markers`
 //! <data>/<topic>/topic                  what the topic was made with: see `topic`
 //! <data>/<topic>/<partition>/<base>.log        records          <base>: 20 digits, the offset of the first record
 //!                            <base>.index      offset → byte

@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats
-//! log       record → batch → index → meter → scan → segment → session → recovery → partition → retention → topic → opening → broker
+//! log       record → batch → index → meter → scan → segment → markers → recovery → partition → retention → topic → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -20,6 +20,7 @@ pub mod disk;
 pub mod error;
 pub mod files;
 pub mod index;
+pub mod markers;
 pub mod meter;
 pub mod metrics;
 pub mod net;
@@ -32,7 +33,6 @@ pub mod retention;
 pub mod scan;
 pub mod segment;
 pub mod server;
-pub mod session;
 pub mod settings;
 pub mod stats;
 pub mod topic;

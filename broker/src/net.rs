@@ -7,10 +7,15 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+/// One connection.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+
 /// Accepts connections.
 pub trait Listener: Send + 'static {
     /// One connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    type Stream: Stream;
 
     /// Waits for the next connection. An error concerns that one attempt: the caller backs off and tries again.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
@@ -35,7 +40,7 @@ impl Listener for TcpListener {
 /// Makes connections, for the client.
 pub trait Connector: Clone + Send + Sync + 'static {
     /// One connection.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    type Stream: Stream;
 
     /// Connects to `host:port`.
     fn connect(&self, addr: &str) -> impl Future<Output = io::Result<Self::Stream>> + Send;

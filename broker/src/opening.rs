@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use crate::clock::Clock;
 use crate::disk::{self, Disk};
 use crate::files;
+use crate::markers::{self, Closed, Evidence, LastRun, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
 use crate::report::{PartitionReport, Report};
-use crate::session::{self, Closed, Evidence, LastRun, Unnoted};
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 use crate::topic::{self, Topic};
@@ -172,7 +172,7 @@ impl<D: Disk> Opening<'_, D> {
         let disk = &self.world.disk;
         let last = LastRun::read(disk, self.data)?;
         let mut report = Report { clean: last.clean.is_some(), ..Report::default() };
-        let revoked = if last.clean_file { session::revoke_clean(disk, self.data, &last) } else { Ok(()) };
+        let revoked = if last.clean_file { markers::revoke_clean(disk, self.data, &last) } else { Ok(()) };
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
@@ -196,7 +196,7 @@ impl<D: Disk> Opening<'_, D> {
         // Only now: until every partition is recovered, what is known of the last run must stay known.
         if read_only.is_none()
             && let Err(unnoted) =
-                session::write_running(disk, self.data, self.settings.durability, report.is_complete())
+                markers::write_running(disk, self.data, self.settings.durability, report.is_complete())
         {
             match unnoted {
                 Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),
@@ -243,7 +243,7 @@ impl<D: Disk> Opening<'_, D> {
             let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].into_iter().any(|suffix| {
                 entry.name.strip_suffix(suffix).is_some_and(|topic| topic::check_name(topic).is_ok())
             });
-            let ours = session::MARKERS.contains(&entry.name.as_str());
+            let ours = markers::MARKERS.contains(&entry.name.as_str());
             if leftover && entry.is_dir && leftovers == Leftovers::Remove {
                 // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
                 // without what is in it.

@@ -14,10 +14,10 @@
 //! one and hidden from another. The task exists only while there is something to do.
 
 mod append;
-mod chores;
+mod background;
+mod log_lines;
 mod lookup;
 mod state;
-mod tell;
 
 use std::io;
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
+use crate::markers::Closed;
 use crate::recovery::Recovered;
 use crate::segment::{self, Active, Read, Sealed, View};
-use crate::session::Closed;
 use crate::settings::Durability;
 use crate::stats::Stats;
 use crate::units::{Offset, Position};

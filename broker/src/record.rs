@@ -103,7 +103,7 @@ pub enum Invalid {
 
 /// A record that was found valid, still in the bytes it was found in.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub struct RecordRef<'a> {
     /// Its place in the partition.
     pub offset: Offset,
     /// When the broker appended it.
@@ -114,7 +114,7 @@ pub struct Found<'a> {
     pub value: &'a [u8],
 }
 
-impl Found<'_> {
+impl RecordRef<'_> {
     /// All bytes of the record, header included.
     pub fn len(&self) -> usize {
         encoded_len(self.key, self.value)
@@ -172,7 +172,7 @@ pub fn announced_len(bytes: &[u8], bound: u32) -> Result<usize, Invalid> {
 }
 
 /// The valid record at the start of `bytes`. `bound` is the largest size (key and value) that is believed.
-pub fn decode(bytes: &[u8], bound: u32) -> Result<Found<'_>, Invalid> {
+pub fn decode(bytes: &[u8], bound: u32) -> Result<RecordRef<'_>, Invalid> {
     let len = announced_len(bytes, bound)?;
     if bytes.len() < len {
         return Err(Invalid::Short { needed: len as u64, available: bytes.len() as u64 });
@@ -192,7 +192,7 @@ pub fn decode(bytes: &[u8], bound: u32) -> Result<Found<'_>, Invalid> {
         }
     };
     let timestamp = Timestamp::from_millis(header.timestamp.get());
-    Ok(Found { offset: Offset::new(header.offset.get()), timestamp, key, value })
+    Ok(RecordRef { offset: Offset::new(header.offset.get()), timestamp, key, value })
 }
 
 /// The offset that the header at the start of `bytes` names, without checking anything.
@@ -209,7 +209,7 @@ fn checksum(record: &[u8]) -> u32 {
 
 /// The records that fill `bytes`, which were checked before: their checksums are not computed again. Ends before
 /// anything that cannot be a record.
-pub fn trusted(mut bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
+pub fn trusted(mut bytes: &[u8]) -> impl Iterator<Item = RecordRef<'_>> {
     std::iter::from_fn(move || {
         let (header, rest) = Header::ref_from_prefix(bytes).ok()?;
         let (body, rest) = rest.split_at_checked(header.size.get() as usize)?;
@@ -222,6 +222,6 @@ pub fn trusted(mut bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
         };
         bytes = rest;
         let timestamp = Timestamp::from_millis(header.timestamp.get());
-        Some(Found { offset: Offset::new(header.offset.get()), timestamp, key, value })
+        Some(RecordRef { offset: Offset::new(header.offset.get()), timestamp, key, value })
     })
 }

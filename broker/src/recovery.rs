@@ -23,9 +23,9 @@ use look::Looked;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::{ENTRY_BYTES, Writer};
+use crate::markers::{self, Evidence, SyncedTo};
 use crate::report::PartitionReport;
 use crate::segment::{Active, Sealed};
-use crate::session::{self, Evidence, SyncedTo};
 use crate::settings::Durability;
 use crate::units::{Offset, Position};
 
@@ -181,11 +181,11 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// What was synced before the syncs that have failed.
     fn before_failed_syncs(&self) -> impl Iterator<Item = SyncedTo> + '_ {
-        self.found.unsynced.iter().map(|base| session::read_unsynced(self.disk, self.told.dir, *base))
+        self.found.unsynced.iter().map(|base| markers::read_unsynced(self.disk, self.told.dir, *base))
     }
 
     fn known_to_be_synced(&self) -> Option<SyncedTo> {
-        let noted = session::read_synced(self.disk, self.told.dir);
+        let noted = markers::read_synced(self.disk, self.told.dir);
         let at_stop = self.told.stopped_at.map(SyncedTo::at_end_of);
         self.before_failed_syncs().chain(at_stop).chain(noted).max_by_key(|to| to.end)
     }
@@ -338,10 +338,10 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
             // What it says of the syncs before it must outlive it.
-            let before = session::read_unsynced(self.disk, self.told.dir, base);
-            let noted = session::read_synced(self.disk, self.told.dir).map_or(base, |to| to.end);
+            let before = markers::read_unsynced(self.disk, self.told.dir, base);
+            let noted = markers::read_synced(self.disk, self.told.dir).map_or(base, |to| to.end);
             if noted < before.end
-                && let Err(e) = session::write_synced(self.disk, self.told.dir, before)
+                && let Err(e) = markers::write_synced(self.disk, self.told.dir, before)
             {
                 self.note(format!("what is synced could not be noted: {e}"));
                 continue;
@@ -431,7 +431,7 @@ impl<D: Disk> Recovery<'_, D> {
         let synced = disk::sync_file(log);
         if synced.is_err() {
             self.sync_failed = true;
-            session::write_unsynced(self.disk, self.told.dir, base, base);
+            markers::write_unsynced(self.disk, self.told.dir, base, base);
         }
         synced
     }
@@ -464,7 +464,7 @@ impl<D: Disk> Recovery<'_, D> {
         if (gave_promise || interval) && !always {
             let mark = SyncedTo::at_end_of(*last);
             // Without it the next recovery assumes less. A disk that has no room for it can still be read.
-            if let Err(e) = session::write_synced(self.disk, self.told.dir, mark) {
+            if let Err(e) = markers::write_synced(self.disk, self.told.dir, mark) {
                 self.note(format!("what is synced could not be noted: {e}"));
             }
         }

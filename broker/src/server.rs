@@ -7,28 +7,29 @@
 //! syncs, is no longer read from.
 //!
 //! What a client can take up is bounded by [`Limits`]. At a limit it is told so, and the others go on; how memory for long
-//! requests is shared out is in `pool`.
+//! requests is shared out is in `request_memory`, and that for long answers in `answer_memory`.
 
 mod alarm;
+mod answer_memory;
 mod answers;
 mod connection;
 mod execute;
 mod input;
 mod limits;
 mod pace;
-mod pool;
-mod room;
+mod request_memory;
 mod run;
 mod send;
 mod waiting;
 
 pub use limits::Limits;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +38,7 @@ use crate::broker::Broker;
 use crate::disk::Disk;
 use crate::error::{Code, Error};
 use crate::metrics::Metrics;
-use crate::net::Listener;
+use crate::net::{Listener, Stream};
 use crate::wire::{self, proto};
 use connection::Context;
 
@@ -61,47 +62,63 @@ pub async fn serve<L: Listener, D: Disk>(
     metrics: Arc<Metrics>,
 ) -> Result<(), Error> {
     let housekeeping = tokio::spawn(broker.clone().housekeeping());
-    let tracker = TaskTracker::new();
-    let abandon = CancellationToken::new();
-    let slots = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
-    let context = Arc::new(Context::new(broker, limits, stop.clone(), metrics));
+    let context = Arc::new(Context::new(broker, limits, stop, metrics));
+    let connections = Connections {
+        tracker: TaskTracker::new(),
+        abandon: CancellationToken::new(),
+        slots: Arc::new(Semaphore::new(context.limits.connections.min(Semaphore::MAX_PERMITS))),
+        refusals: Arc::new(Semaphore::new(REFUSALS)),
+        context: context.clone(),
+    };
+    while let Some((stream, peer)) = accept(&mut listener, &context).await {
+        match connections.slots.clone().try_acquire_owned() {
+            Ok(slot) => connections.take(stream, peer, slot),
+            Err(_) => connections.turn_away(stream, peer),
+        }
+    }
+    drop(listener);
+    connections.end().await;
+    let closed = context.broker.close().await;
+    housekeeping.abort();
+    closed
+}
+
+/// The next connection; `None` once the server is to stop. Goes on trying where none can be accepted.
+async fn accept<L: Listener, D: Disk>(
+    listener: &mut L,
+    context: &Context<D>,
+) -> Option<(L::Stream, SocketAddr)> {
     let mut pause = ACCEPT_PAUSE.0;
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(e) => {
-                context.metrics.accept_errors.inc();
-                tracing::warn!("a connection could not be accepted, trying again in {pause:?}: {e}");
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => break,
-                    () = sleep(pause) => {}
+    let accepted = async {
+        loop {
+            match listener.accept().await {
+                Ok(accepted) => return accepted,
+                Err(e) => {
+                    context.metrics.accept_errors.inc();
+                    tracing::warn!("a connection could not be accepted, trying again in {pause:?}: {e}");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(ACCEPT_PAUSE.1);
                 }
-                pause = (pause * 2).min(ACCEPT_PAUSE.1);
-                continue;
             }
-        };
-        pause = ACCEPT_PAUSE.0;
-        let Ok(slot) = slots.clone().try_acquire_owned() else {
-            context.metrics.connections_refused.inc();
-            tracing::debug!("{peer} is turned away: there are {} connections", context.limits.connections);
-            if let Ok(refusal) = refusals.clone().try_acquire_owned() {
-                let (context, abandon) = (context.clone(), abandon.clone());
-                tracker.spawn(async move {
-                    abandon.run_until_cancelled(refuse(stream, &context)).await;
-                    drop(refusal);
-                });
-            }
-            continue;
-        };
-        let (context, abandon) = (context.clone(), abandon.clone());
-        tracker.spawn(async move {
+        }
+    };
+    context.stop.run_until_cancelled(accepted).await
+}
+
+/// The connections of a server.
+struct Connections<D: Disk> {
+    tracker: TaskTracker,
+    /// Cancelled where the time to stop is over.
+    abandon: CancellationToken,
+    slots: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+    context: Arc<Context<D>>,
+}
+
+impl<D: Disk> Connections<D> {
+    fn take(&self, stream: impl Stream, peer: SocketAddr, slot: OwnedSemaphorePermit) {
+        let (context, abandon) = (self.context.clone(), self.abandon.clone());
+        self.tracker.spawn(async move {
             context.metrics.connections_accepted.inc();
             context.metrics.connections.inc();
             let end = abandon.run_until_cancelled(connection::run(stream, &context)).await;
@@ -113,23 +130,33 @@ pub async fn serve<L: Listener, D: Disk>(
             drop(slot);
         });
     }
-    drop(listener);
-    tracker.close();
-    if timeout(context.limits.stop_time, tracker.wait()).await.is_err() {
-        tracing::warn!("{} connections did not finish in time and are cut off", tracker.len());
-        abandon.cancel();
-        tracker.wait().await;
+
+    fn turn_away(&self, stream: impl Stream, peer: SocketAddr) {
+        let limit = self.context.limits.connections;
+        self.context.metrics.connections_refused.inc();
+        tracing::debug!("{peer} is turned away: there are {limit} connections");
+        if let Ok(refusal) = self.refusals.clone().try_acquire_owned() {
+            let (context, abandon) = (self.context.clone(), self.abandon.clone());
+            self.tracker.spawn(async move {
+                abandon.run_until_cancelled(refuse(stream, &context)).await;
+                drop(refusal);
+            });
+        }
     }
-    let closed = context.broker.close().await;
-    housekeeping.abort();
-    closed
+
+    /// Lets them finish, for as long as a stop may take.
+    async fn end(&self) {
+        self.tracker.close();
+        if timeout(self.context.limits.stop_time, self.tracker.wait()).await.is_err() {
+            tracing::warn!("{} connections did not finish in time and are cut off", self.tracker.len());
+            self.abandon.cancel();
+            self.tracker.wait().await;
+        }
+    }
 }
 
 /// Tells a client that there are too many.
-async fn refuse<D: Disk>(
-    mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-    context: &Context<D>,
-) {
+async fn refuse<D: Disk>(mut stream: impl Stream, context: &Context<D>) {
     let limit = context.limits.connections;
     let message =
         format!("the server has {limit} connections, which is its limit (max-connections); try again later");

@@ -21,9 +21,9 @@ use std::time::Duration;
 use crate::disk::{self, Disk};
 use crate::error::{self, Error};
 use crate::files;
+use crate::markers;
 use crate::partition::Partition;
 use crate::segment;
-use crate::session;
 use crate::settings::{Settings, TopicSettings};
 use crate::units::Offset;
 
@@ -110,7 +110,7 @@ pub fn check_name(name: &str) -> Result<(), Error> {
         (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != "..";
     // The data directory's own files share its name space.
     let taken =
-        session::MARKERS.iter().any(|own| name.strip_suffix(files::TMP_SUFFIX).unwrap_or(name) == *own);
+        markers::MARKERS.iter().any(|own| name.strip_suffix(files::TMP_SUFFIX).unwrap_or(name) == *own);
     if fits && !taken { Ok(()) } else { Err(Error::InvalidTopic { name: error::shown(name) }) }
 }
 

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
+use crate::markers::{self, Closed, LastRun, SyncedTo};
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
-use crate::session::{self, Closed, LastRun, SyncedTo};
 use crate::settings::Settings;
 use crate::topic;
 use crate::units::{Offset, Position};
@@ -148,8 +148,8 @@ impl<D: Disk> Verifier<'_, D> {
 
     /// The notes of the last runs are replaced whole, so that no crash leaves half of one.
     fn markers(&mut self) {
-        for path in session::MARKERS.map(|name| self.data.join(name)) {
-            match files::read_small(self.disk, &path, session::MARKER_BYTES_MAX) {
+        for path in markers::MARKERS.map(|name| self.data.join(name)) {
+            match files::read_small(self.disk, &path, markers::MARKER_BYTES_MAX) {
                 Ok(Some(bytes)) if files::read_checked_text(&bytes).is_none() => {
                     let what = "its checksum does not fit: the next start knows less, and checks more";
                     self.fault(&path, None, None, what);
@@ -235,7 +235,7 @@ impl<D: Disk> Verifier<'_, D> {
                 Name::Synced | Name::Damaged(_) => {}
                 Name::Unsynced(base) => {
                     self.fault(&path, None, Some(base), "a sync of this log has failed");
-                    let to = session::read_unsynced(self.disk, dir, base);
+                    let to = markers::read_unsynced(self.disk, dir, base);
                     known.push(Known { to, when: "before a sync of it failed" });
                 }
                 Name::Tmp => self.note(&path, "is an unfinished replacement"),
@@ -247,7 +247,7 @@ impl<D: Disk> Verifier<'_, D> {
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
         known.extend(at_stop.map(|to| Known { to, when: "at the last clean stop" }));
-        let synced = session::read_synced(self.disk, dir);
+        let synced = markers::read_synced(self.disk, dir);
         known.extend(synced.map(|to| Known { to, when: "when it was last synced" }));
         let known = known.into_iter().max_by_key(|known| known.to.end);
         match (logs.first_key_value(), logs.last_key_value()) {

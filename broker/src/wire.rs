@@ -17,7 +17,7 @@ mod produce;
 pub mod proto;
 
 pub use consume::{ConsumeAnswer, ConsumeEncoder, ConsumeFinder};
-pub use produce::{Produce, count_records, encode_produce, find_appended, put_appended};
+pub use produce::{ProduceFinder, count_records, encode_produce, find_appended, put_appended};
 
 use bytes::{Buf, BytesMut};
 use prost::Message;

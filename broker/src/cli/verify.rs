@@ -6,7 +6,7 @@ use std::{fs, io};
 use broker::disk::OsDisk;
 use broker::files::{self, Name};
 use broker::verify::{Verdict, verify};
-use broker::{session, topic};
+use broker::{markers, topic};
 
 use super::Stop;
 use super::output::Output;
@@ -74,7 +74,7 @@ fn print(verdict: &Verdict) -> Result<(), Stop> {
 /// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment. Of a directory of something else, each part would be called a broken topic.
 fn is_data_directory(dir: &Path) -> io::Result<bool> {
     let top = names(dir)?;
-    if top.iter().any(|name| session::MARKERS.contains(&name.as_str())) {
+    if top.iter().any(|name| markers::MARKERS.contains(&name.as_str())) {
         return Ok(true);
     }
     Ok(top.iter().map(|name| dir.join(name)).any(|topic| {

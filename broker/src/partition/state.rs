@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-use super::chores::Chore;
+use super::background::Chore;
 use super::{Config, Range};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::index::ENTRY_BYTES;
+use crate::markers::{Closed, SyncedTo};
 use crate::recovery::{Hidden, Recovered};
 use crate::report::Damage;
 use crate::segment::{Active, Sealed};
-use crate::session::{Closed, SyncedTo};
 use crate::settings::Durability;
 use crate::units::{Offset, Position};
 

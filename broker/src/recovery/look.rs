@@ -7,12 +7,12 @@ use super::{Instructions, Recovery, name_of};
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
 use crate::index::{self, ENTRY_BYTES, Entry};
+use crate::markers::{Closed, Evidence};
 use crate::meter::Meter;
 use crate::record::HEADER_BYTES;
 use crate::report::Damage;
 use crate::scan::{Hole, Scan, Tail, Window};
 use crate::segment::Sealed;
-use crate::session::{Closed, Evidence};
 use crate::units::{Offset, Position, Timestamp};
 
 /// A segment after it was looked at.

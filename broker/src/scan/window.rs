@@ -4,7 +4,7 @@ use std::io;
 
 use super::sums::{self, Sums};
 use crate::disk::{self, DiskFile};
-use crate::record::{self, Found, HEADER_BYTES, Invalid};
+use crate::record::{self, HEADER_BYTES, Invalid, RecordRef};
 use crate::settings::Settings;
 use crate::units::{Offset, Position};
 
@@ -125,7 +125,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
     }
 
     /// The record at `position`, if one is there.
-    pub fn record(&mut self, position: u64) -> io::Result<Result<Found<'_>, Invalid>> {
+    pub fn record(&mut self, position: u64) -> io::Result<Result<RecordRef<'_>, Invalid>> {
         let need = match record::announced_len(self.bytes(position, HEADER_BYTES)?, BOUND) {
             Ok(len) => len,
             Err(invalid) => return Ok(Err(invalid)),
@@ -142,7 +142,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
     pub fn walk(
         &mut self,
         place: &mut (Offset, Position),
-        mut stops: impl FnMut(&Found<'_>) -> bool,
+        mut stops: impl FnMut(&RecordRef<'_>) -> bool,
     ) -> io::Result<bool> {
         loop {
             match self.record(place.1.get())? {

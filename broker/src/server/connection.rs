@@ -17,12 +17,12 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::alarm::Alarm;
+use super::answer_memory::Room;
 use super::answers::Answers;
 use super::execute::{self, Other};
 use super::input::Input;
 use super::limits::Limits;
-use super::pool::Pool;
-use super::room::Room;
+use super::request_memory::Pool;
 use super::run::{Batches, Run, Spare};
 use super::send::{Answer, Sender};
 use crate::broker::Broker;
@@ -32,7 +32,7 @@ use crate::metrics::{Kind, Metrics};
 use crate::partition::Partition;
 use crate::units::Offset;
 use crate::wire::proto::{self, request};
-use crate::wire::{self, Frame, PREFIX_BYTES, Produce};
+use crate::wire::{self, Frame, PREFIX_BYTES, ProduceFinder};
 
 /// A connection that is silent for this long keeps no memory; one whose request comes slowly is looked at so often.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ struct Executor<'a, S, D: Disk> {
     context: &'a Context<D>,
     input: Input,
     /// Finds produces in `input`.
-    find: Produce,
+    find: ProduceFinder,
     /// The produces that are being gathered.
     run: Box<Run<D>>,
     batches: Batches,
@@ -126,7 +126,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             stream,
             context,
             input: Input::new(context.limits.frame_bytes),
-            find: Produce::default(),
+            find: ProduceFinder::default(),
             run: Box::default(),
             batches: Batches::default(),
             spare,
@@ -196,7 +196,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     fn release(&mut self) {
         self.input.fit();
         self.batches = Batches::default();
-        self.find = Produce::default();
+        self.find = ProduceFinder::default();
         self.spare.take();
     }
 

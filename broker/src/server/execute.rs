@@ -7,8 +7,9 @@ use futures_util::FutureExt;
 use prost::Message;
 use tokio::time::sleep;
 
+use super::answer_memory::Reserved;
 use super::connection::Context;
-use super::room::{OWN_BYTES, Reserved};
+use super::limits::OWN_BYTES;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;

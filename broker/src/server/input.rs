@@ -12,12 +12,11 @@ use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-use super::pool::{Pool, Share};
+use super::limits::OWN_BYTES;
+use super::request_memory::{Pool, Share};
 use crate::wire::{self, Frame};
 
-/// How much of a request needs no share of the pool, and how much is asked of the socket at once. A connection that fills
-/// it is asked for more, up to four times as much.
-pub(super) const OWN_BYTES: usize = 64 << 10;
+/// How much is asked of the socket at once: [`OWN_BYTES`] at first, and of a connection that fills them, up to four times as much.
 const READ_BYTES_MAX: usize = 4 * OWN_BYTES;
 
 pub(super) struct Input {

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// So much of a request, and of an answer, is its connection's own affair. Only what is longer takes of the memory that all
+/// connections share.
+pub(super) const OWN_BYTES: usize = 64 << 10;
+
 /// Bounds on what clients can make a server hold, or wait for. The bound on a record is the log's
 /// ([`Settings::max_record_bytes`](crate::settings::Settings::max_record_bytes)).
 #[derive(Clone, Debug, PartialEq, Eq)]

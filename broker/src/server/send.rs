@@ -8,10 +8,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, WriteHalf};
 use tokio::time::{Instant, timeout};
 
 use super::alarm::{Alarm, LONGEST};
+use super::answer_memory::Reserved;
 use super::answers::Answers;
 use super::connection::Context;
 use super::pace::Pace;
-use super::room::Reserved;
 use super::run::{Run, Spare};
 use crate::disk::Disk;
 use crate::partition::Fetched;

@@ -6,7 +6,7 @@ use prost::{DecodeError, Message};
 use super::cursor::Cursor;
 use super::proto;
 use super::{field_len, number_len, put_field, put_number, put_prefix, put_tagged};
-use crate::record::{self, Found, Record};
+use crate::record::{self, Record, RecordRef};
 use crate::units::{Offset, Timestamp};
 
 /// Protobuf tags: field number, and that a length follows (2) or a number (0).
@@ -59,7 +59,7 @@ impl<'a> ConsumeEncoder<'a> {
 /// Room for a record over the bound of a piece.
 const READ_AHEAD: usize = 4 << 10;
 
-fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
+fn put_record(out: &mut Vec<u8>, found: &RecordRef<'_>) {
     put_tagged(out, RECORD, record_len(found) as u64);
     put_number(out, RECORD_OFFSET, found.offset.get());
     put_number(out, RECORD_TIMESTAMP, found.timestamp.get());
@@ -71,7 +71,7 @@ fn put_record(out: &mut Vec<u8>, found: &Found<'_>) {
     }
 }
 
-fn record_len(found: &Found<'_>) -> usize {
+fn record_len(found: &RecordRef<'_>) -> usize {
     number_len(found.offset.get())
         + number_len(found.timestamp.get())
         + found.key.map_or(0, |key| field_len(key.len()))

@@ -20,7 +20,7 @@ const RECORD_VALUE: u8 = 2 << 3 | 2;
 
 /// Where the parts of a produce request lie in its message. Keeps its memory from one request to the next.
 #[derive(Debug, Default)]
-pub struct Produce {
+pub struct ProduceFinder {
     topic: Range<usize>,
     partition: Option<u32>,
     records: Vec<Place>,
@@ -38,7 +38,7 @@ struct Place {
 
 const NO_KEY: u32 = u32::MAX;
 
-impl Produce {
+impl ProduceFinder {
     /// Finds the parts of a plain produce request that fills `message`. `false` where it is anything else, valid or
     /// not, or has more than `max` records.
     pub fn find(&mut self, message: &[u8], max: usize) -> bool {
@@ -246,7 +246,7 @@ mod tests {
         proto::request::Kind::Produce(produce).into()
     }
 
-    fn found(find: &Produce, message: &[u8]) -> proto::ProduceRequest {
+    fn found(find: &ProduceFinder, message: &[u8]) -> proto::ProduceRequest {
         proto::ProduceRequest {
             topic: find.topic(message).to_owned(),
             partition: find.partition(),
@@ -264,7 +264,7 @@ mod tests {
         #[test]
         fn a_plain_request_is_found_as_prost_reads_it(produce in produce()) {
             let message = request(produce.clone()).encode_to_vec();
-            let mut find = Produce::default();
+            let mut find = ProduceFinder::default();
             prop_assert_eq!(find.find(&message, MAX), !produce.topic.is_empty());
             if !produce.topic.is_empty() {
                 prop_assert_eq!(found(&find, &message), produce);
@@ -287,7 +287,7 @@ mod tests {
             if let Some(cut) = cut {
                 message.truncate(cut.index(message.len() + 1));
             }
-            let mut find = Produce::default();
+            let mut find = ProduceFinder::default();
             if find.find(&message, MAX) {
                 let found = found(&find, &message);
                 prop_assert_eq!(proto::Request::decode(&message[..]), Ok(request(found)));
@@ -328,7 +328,7 @@ mod tests {
             records: vec![proto::NewRecord::default(); records],
         };
         let message = request(produce(100)).encode_to_vec();
-        let mut find = Produce::default();
+        let mut find = ProduceFinder::default();
         assert!(find.find(&message, 100));
         assert!(!find.find(&message, 99));
         assert_eq!(count_records(&message, 1000), 100);
@@ -347,7 +347,7 @@ mod tests {
             put_field(&mut message, 1, &body.concat());
             message
         };
-        let mut find = Produce::default();
+        let mut find = ProduceFinder::default();
         assert!(find.find(&message(&[&topic, &record]), MAX));
         assert!(!find.find(&message(&[&record, &topic]), MAX));
         assert!(!find.find(&message(&[&topic, &topic, &record]), MAX));

@@ -8,10 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::limits::OWN_BYTES;
 use super::waiting::Waiting;
-
-/// An answer of up to this many bytes needs no share.
-pub(super) const OWN_BYTES: usize = 64 << 10;
 
 /// What one permit stands for.
 const UNIT: usize = 1 << 10;

@@ -15,8 +15,8 @@ use super::{Config, Partition};
 use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
+use crate::markers::{self, SyncedTo};
 use crate::segment::{self, Active, Removed, Sealed};
-use crate::session::{self, SyncedTo};
 use crate::settings::Durability;
 use crate::units::Offset;
 use crate::work::off_thread;
@@ -109,7 +109,7 @@ impl<D: Disk> Partition<D> {
             };
             if is_news {
                 // Evidence for recovery; without it, recovery assumes less.
-                let _ = session::write_synced(&config.disk, &config.dir, mark);
+                let _ = markers::write_synced(&config.disk, &config.dir, mark);
             }
             Ok(())
         })
@@ -145,7 +145,7 @@ impl<D: Disk> Partition<D> {
         self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
         let durable = state.durable;
         drop(state);
-        session::write_unsynced(&config.disk, &config.dir, base, durable);
+        markers::write_unsynced(&config.disk, &config.dir, base, durable);
     }
 
     /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition comes to an end:
