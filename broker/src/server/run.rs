@@ -93,11 +93,28 @@ enum Request {
     Appended { slices: Range<usize>, routes: Range<usize> },
 }
 
+/// A record of a request.
+type KeyAndValue<'r> = (Option<&'r [u8]>, &'r [u8]);
+
 /// `count` records in the part at `place`, from the one numbered `first` on.
 struct Slice {
     place: usize,
     first: u64,
     count: u32,
+}
+
+/// Whether these records can be appended at all.
+fn check<'r>(records: impl ExactSizeIterator<Item = KeyAndValue<'r>>, limit: u64) -> Result<(), Error> {
+    if records.len() == 0 {
+        return Err(Error::InvalidRequest { what: "a produce needs at least one record".into() });
+    }
+    for (key, value) in records {
+        let bytes = (key.map_or(0, <[u8]>::len) + value.len()) as u64;
+        if bytes > limit {
+            return Err(Error::RecordTooLarge { bytes, limit });
+        }
+    }
+    Ok(())
 }
 
 impl<D: Disk> Default for Run<D> {
@@ -150,7 +167,7 @@ impl<D: Disk> Run<D> {
         batches: &mut Batches,
         topic: &str,
         partition: Option<u32>,
-        records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, &'r [u8])> + Clone,
+        records: impl ExactSizeIterator<Item = KeyAndValue<'r>> + Clone,
     ) {
         match self.try_add(broker, batches, topic, partition, records) {
             Ok(added) => self.requests.push(added),
@@ -164,49 +181,57 @@ impl<D: Disk> Run<D> {
         batches: &mut Batches,
         topic: &str,
         partition: Option<u32>,
-        records: impl ExactSizeIterator<Item = (Option<&'r [u8]>, &'r [u8])> + Clone,
+        records: impl ExactSizeIterator<Item = KeyAndValue<'r>> + Clone,
     ) -> Result<Request, Error> {
         let topic = match &self.topic {
             Some(topic) => topic.clone(),
             None => self.topic.insert(broker.topic(topic)?).clone(),
         };
-        if records.len() == 0 {
-            return Err(Error::InvalidRequest { what: "a produce needs at least one record".into() });
-        }
-        let limit = u64::from(broker.settings().max_record_bytes);
-        for (key, value) in records.clone() {
-            let bytes = (key.map_or(0, <[u8]>::len) + value.len()) as u64;
-            if bytes > limit {
-                return Err(Error::RecordTooLarge { bytes, limit });
-            }
-        }
+        check(records.clone(), broker.settings().max_record_bytes.into())?;
         if let Some(number) = partition {
             topic.partition(number)?;
         }
-
         // From here on nothing is refused: the request is in the run whole.
-        let only = partition.or((topic.partition_count() == 1).then_some(0));
         if self.slices.is_empty() {
             // So that no part's last slice is one of this request.
             self.slices.push(Slice { place: 0, first: 0, count: 0 });
         }
+        Ok(match partition.or((topic.partition_count() == 1).then_some(0)) {
+            Some(number) => self.add_to(&topic, number, batches, records),
+            None => self.spread(&topic, batches, records),
+        })
+    }
+
+    /// Adds the records of a request to one partition.
+    fn add_to<'r>(
+        &mut self,
+        topic: &Topic<D>,
+        number: u32,
+        batches: &mut Batches,
+        records: impl ExactSizeIterator<Item = KeyAndValue<'r>>,
+    ) -> Request {
+        let (slice, route) = (self.slices.len(), self.routes.len());
+        let place = self.place(topic, batches, number);
+        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        let part = &mut self.parts[place];
+        self.slices.push(Slice { place, first: part.batch.len() as u64, count });
+        let before = part.batch.byte_len();
+        records.for_each(|(key, value)| part.batch.push(key, value));
+        self.bytes += part.batch.byte_len() - before;
+        Request::Appended { slices: slice..slice + 1, routes: route..route }
+    }
+
+    /// Adds each record of a request to the partition that its key, or its turn, sends it to.
+    fn spread<'r>(
+        &mut self,
+        topic: &Topic<D>,
+        batches: &mut Batches,
+        records: impl Iterator<Item = KeyAndValue<'r>>,
+    ) -> Request {
         let (first_slice, first_route) = (self.slices.len(), self.routes.len());
-        if let Some(number) = only {
-            let place = self.place(&topic, batches, number)?;
-            let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
-            let part = &mut self.parts[place];
-            self.slices.push(Slice { place, first: part.batch.len() as u64, count });
-            let before = part.batch.byte_len();
-            records.for_each(|(key, value)| part.batch.push(key, value));
-            self.bytes += part.batch.byte_len() - before;
-            return Ok(Request::Appended {
-                slices: first_slice..first_slice + 1,
-                routes: first_route..first_route,
-            });
-        }
         for (key, value) in records {
             let number = topic.route(key);
-            let place = self.place(&topic, batches, number)?;
+            let place = self.place(topic, batches, number);
             let part = &mut self.parts[place];
             if part.slice < first_slice {
                 part.slice = self.slices.len();
@@ -221,32 +246,29 @@ impl<D: Disk> Run<D> {
         if self.slices.len() == first_slice + 1 {
             self.routes.truncate(first_route);
         }
-        Ok(Request::Appended {
-            slices: first_slice..self.slices.len(),
-            routes: first_route..self.routes.len(),
-        })
+        Request::Appended { slices: first_slice..self.slices.len(), routes: first_route..self.routes.len() }
     }
 
-    /// Where the records for this partition are gathered.
-    fn place(&mut self, topic: &Topic<D>, batches: &mut Batches, number: u32) -> Result<usize, Error> {
+    /// Where the records for this partition, which there is, are gathered.
+    fn place(&mut self, topic: &Topic<D>, batches: &mut Batches, number: u32) -> usize {
         let is = |part: Option<&Part<D>>| part.is_some_and(|part| part.number == number);
         if is(self.parts.last()) {
-            return Ok(self.parts.len() - 1);
+            return self.parts.len() - 1;
         }
         if is(self.parts.first()) {
-            return Ok(0);
+            return 0;
         }
         if let Some(&place) = self.places.get(&number) {
-            return Ok(place);
+            return place;
         }
-        let partition = topic.partition(number)?.clone();
+        let partition = topic.partitions()[number as usize].clone();
         let batch = batches.0.pop().unwrap_or_default();
         // A map for one part would cost more than the part.
         if !self.parts.is_empty() {
             self.places.insert(number, self.parts.len());
         }
         self.parts.push(Part { number, partition, batch, slice: 0, outcome: None });
-        Ok(self.parts.len() - 1)
+        self.parts.len() - 1
     }
 
     /// Appends what was gathered; gives the batches back.
