@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::error::{self, Error};
 use crate::files;
+use crate::home::Home;
 use crate::markers::{self, CleanStop, Closed};
 use crate::opening::{self, Made, Opened, Opening, Origin};
 pub use crate::opening::{OpenError, Progress, World};
@@ -45,8 +46,8 @@ struct Shared<D: Disk> {
     read_only: Option<String>,
     closing: Notify,
     life: Mutex<Life>,
-    /// Held until the last clone is gone.
-    _lock: D::Lock,
+    /// Locked until the last clone is gone.
+    home: Arc<Home<D>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ impl<D: Disk> Broker<D> {
         settings.check().map_err(OpenError::Settings)?;
         let io = |source| OpenError::Io { path: data.to_owned(), source };
         let lock = opening::lock(&world.disk, data)?;
-        let opened = Opening { world: &world, data, settings: &settings, stats: Arc::default() };
+        let home = Arc::new(Home::new(world.disk.clone(), data.to_owned(), lock));
+        let opened = Opening { world: &world, data, home: &home, settings: &settings, stats: Arc::default() };
         opened.check_count()?;
         let Opened { topics, mut report, read_only } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
@@ -83,7 +85,7 @@ impl<D: Disk> Broker<D> {
             read_only,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
-            _lock: lock,
+            home,
             world,
         };
         Ok((Self(Arc::new(shared)), report))
@@ -119,8 +121,9 @@ impl<D: Disk> Broker<D> {
         if *self.life() == Life::Closing {
             return Err(Error::ShuttingDown);
         }
-        match &self.0.read_only {
-            Some(reason) => Err(Error::Fenced { what: "the data directory".into(), reason: reason.clone() }),
+        let lost = || self.0.home.check().err().map(|e| e.to_string());
+        match self.0.read_only.clone().or_else(lost) {
+            Some(reason) => Err(Error::Fenced { what: "the data directory".into(), reason }),
             None => Ok(()),
         }
     }
@@ -164,7 +167,7 @@ impl<D: Disk> Broker<D> {
         topic::create(disk, data, &name, &settings)?;
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
-        let opening = Opening { world, data, settings: &self.0.settings, stats };
+        let opening = Opening { world, data, home: &self.0.home, settings: &self.0.settings, stats };
         let opened = (0..made.settings.partitions).map(|n| opening.partition(&name, n, &made, Origin::Made));
         let (partitions, reports): (Vec<_>, Vec<_>) = opened.unzip();
         let fenced = reports.into_iter().find_map(|report| Some((report.partition, report.fenced?)));
@@ -282,6 +285,7 @@ impl<D: Disk> Broker<D> {
         }
         let this = self.clone();
         let marked = off_thread(&*self.0.world.work, move || {
+            this.0.home.check()?;
             markers::write_clean(&this.0.world.disk, &this.0.data, &stop)
         });
         marked.await.map_err(|e| Error::Storage { path: self.0.data.clone(), source: e.into() })

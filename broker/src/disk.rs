@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// How [`Disk::open`] treats a file that is or is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     /// Takes an exclusive lock on a directory, which ends with the process at the latest. `WouldBlock` where another
     /// process holds it. Writes nothing: it works on a read-only file system.
     fn lock_dir(&self, dir: &Path) -> io::Result<Self::Lock>;
+    /// Whether the directory of this name is the one that is locked. Its name can be another's by now.
+    fn is_locked(&self, lock: &Self::Lock, dir: &Path) -> io::Result<bool>;
     /// A value that changes whenever the machine starts anew, and only then; `None` where that is not known.
     ///
     /// What was in the page cache survives the death of a process, but not of the machine: recovery reads a hole
@@ -240,6 +242,11 @@ impl Disk for OsDisk {
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    fn is_locked(&self, lock: &File, dir: &Path) -> io::Result<bool> {
+        let (ours, named) = (lock.metadata()?, fs::metadata(dir)?);
+        Ok((ours.dev(), ours.ino()) == (named.dev(), named.ino()))
     }
 
     fn boot_id(&self) -> Option<String> {

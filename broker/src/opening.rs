@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::clock::Clock;
 use crate::disk::{self, Disk};
 use crate::files;
+use crate::home::Home;
 use crate::markers::{self, Closed, Evidence, LastRun, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
@@ -100,9 +101,10 @@ fn create_all<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
 }
 
 /// Opening a data directory, once it is locked.
-pub(crate) struct Opening<'a, D> {
+pub(crate) struct Opening<'a, D: Disk> {
     pub world: &'a World<D>,
     pub data: &'a Path,
+    pub home: &'a Arc<Home<D>>,
     pub settings: &'a Settings,
     pub stats: Arc<Stats>,
 }
@@ -332,6 +334,7 @@ impl<D: Disk> Opening<'_, D> {
             name: format!("{topic}/{number}"),
             dir: self.data.join(topic).join(number.to_string()),
             disk: self.world.disk.clone(),
+            home: self.home.clone(),
             clock: self.world.clock.clone(),
             work: self.world.work.clone(),
             stats: self.stats.clone(),

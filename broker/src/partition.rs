@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
+use crate::home::Home;
 use crate::markers::Closed;
 use crate::recovery::Recovered;
 use crate::segment::{self, Active, Read, Sealed, View};
@@ -71,13 +72,15 @@ pub struct Fetched {
 
 /// What a partition needs to be opened.
 #[derive(Clone, Debug)]
-pub struct Config<D> {
+pub(crate) struct Config<D: Disk> {
     /// `topic/number`.
     pub name: String,
     /// Its directory.
     pub dir: PathBuf,
     /// Files.
     pub disk: D,
+    /// The data directory that all of them are in.
+    pub home: Arc<Home<D>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Threads.
@@ -287,7 +290,8 @@ impl<D: Disk> Partition<D> {
             Lies::Sealed(sealed, end) => {
                 let mut view = segment::open_sealed(&config.disk, &config.dir, &sealed)?;
                 view.end = view.end.min(end);
-                // By then, what has its names may be another topic's.
+                // By then, what has its names may be another broker's, or another topic's.
+                config.home.check()?;
                 if self.lock().life == Life::Deleted { Err(io::ErrorKind::NotFound.into()) } else { Ok(view) }
             }
             Lies::Nowhere => Err(io::ErrorKind::NotFound.into()),

@@ -88,8 +88,12 @@ fn active_is_old<D: Disk>(partition: &Partition<D>, now: Timestamp, keep: Durati
 async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
     while let Some(oldest) = partition.begin_removal(offset) {
         let config = partition.config();
-        let (disk, dir) = (config.disk.clone(), config.dir.clone());
-        let removed = off_thread(&*config.work, move || segment::remove(&disk, &dir, oldest.base)).await;
+        let (disk, dir, home) = (config.disk.clone(), config.dir.clone(), config.home.clone());
+        let remove = move || match home.check() {
+            Ok(()) => segment::remove(&disk, &dir, oldest.base),
+            Err(e) => Removed::Not(e),
+        };
+        let removed = off_thread(&*config.work, remove).await;
         partition.end_removal(oldest, &removed);
         match removed {
             Removed::Gone => config.stats.segments_deleted.add(1),

@@ -73,3 +73,33 @@ fn another_name_of_a_directory_is_the_same_directory() {
     let next = Process::start(&moved, &[]);
     assert_eq!(next.output(&["consume", "orders", "--all"]), "one\ntwo\n");
 }
+
+/// Somebody moves the directory away under a server, and starts another in its place.
+#[test]
+fn a_broker_whose_directory_was_moved_touches_nothing_of_the_one_that_has_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, moved) = (dir.path().join("data"), dir.path().join("moved"));
+    let server = Process::start(&data, &["--segment-bytes", "60"]);
+    produced(&server);
+    fs::rename(&data, &moved).unwrap();
+    let other = Process::start(&data, &["--segment-bytes", "60"]);
+    other.output(&["topic", "create", "orders"]);
+    assert!(other.run_with(&["produce", "orders"], b"1\n2\n3\n4\n5\n6\n").status.success());
+    let before = files(&data);
+
+    // What it holds open is its own. Everything else is reached by a name that is the other's.
+    let told = |args: &[&str], input: &[u8]| complaint(&server.run_with(args, input));
+    let refused = told(&["produce", "orders"], b"three\nfour\nfive\nsix\n");
+    assert!(refused.contains("is not the data directory that was opened"), "{refused}");
+    for args in [&["topic", "create", "more"][..], &["topic", "delete", "orders"]] {
+        let refused = told(args, b"");
+        assert!(refused.contains("is not the data directory that was opened"), "{refused}");
+    }
+    let (status, said) = server.stop();
+    assert!(!status.success() && said.contains("is not the data directory that was opened"), "{said}");
+    assert_eq!(files(&data), before);
+    other.kill();
+    assert_eq!(Process::start(&data, &[]).output(&["consume", "orders", "--all"]), "1\n2\n3\n4\n5\n6\n");
+    let own = Process::start(&moved, &[]).output(&["consume", "orders", "--all"]);
+    assert!(own.starts_with("one\ntwo\n"), "{own}");
+}

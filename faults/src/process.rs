@@ -50,6 +50,15 @@ pub struct Lock {
     number: u64,
 }
 
+impl Lock {
+    /// Whether the directory of this name is the one that is locked. Nothing is done on the disk: no fault strikes.
+    pub fn is_on(&self, dir: impl AsRef<Path>) -> io::Result<bool> {
+        let path = Parsed::new(dir.as_ref())?;
+        let machine = hold(&self.machine);
+        Ok(machine.locks.get(&machine.state.lookup(&path)?) == Some(&self.number))
+    }
+}
+
 /// The machine, even if a test panicked while it held it.
 pub(crate) fn hold(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)

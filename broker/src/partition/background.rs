@@ -107,7 +107,7 @@ impl<D: Disk> Partition<D> {
                 Durability::Interval(_) => true,
                 Durability::Os => !closing,
             };
-            if is_news {
+            if is_news && config.home.check().is_ok() {
                 // Evidence for recovery; without it, recovery assumes less.
                 let _ = markers::write_synced(&config.disk, &config.dir, mark);
             }
@@ -145,7 +145,9 @@ impl<D: Disk> Partition<D> {
         self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
         let durable = state.durable;
         drop(state);
-        markers::write_unsynced(&config.disk, &config.dir, base, durable);
+        if config.home.check().is_ok() {
+            markers::write_unsynced(&config.disk, &config.dir, base, durable);
+        }
     }
 
     /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition comes to an end:
@@ -260,6 +262,7 @@ fn roll<D: Disk>(
         let path = files::segment_path(&config.dir, base, Kind::Log);
         RollFailed::Create { path, error, is_left, indexes_failed }
     };
+    config.home.check().map_err(|e| failed(e, false))?;
     let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, false))?;
     let active = match segment::create(disk, &config.dir, base, config.index_interval) {
         Ok(active) => active,

@@ -81,6 +81,10 @@ impl Disk for Failing {
         OsDisk.lock_dir(dir)
     }
 
+    fn is_locked(&self, lock: &File, dir: &Path) -> io::Result<bool> {
+        OsDisk.is_locked(lock, dir)
+    }
+
     fn boot_id(&self) -> Option<String> {
         OsDisk.boot_id()
     }

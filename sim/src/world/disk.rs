@@ -116,6 +116,10 @@ impl Disk for WorldDisk {
         self.process.lock_dir(dir)
     }
 
+    fn is_locked(&self, lock: &faults::Lock, dir: &Path) -> io::Result<bool> {
+        lock.is_on(dir)
+    }
+
     fn boot_id(&self) -> Option<String> {
         Some(self.boot.as_ref().map_or_else(|| self.process.boot_id(), ToString::to_string))
     }

@@ -1,0 +1,40 @@
+//! The data directory that a broker has locked. Files in it are reached by name, and the name can become another directory's: somebody
+//! moves it away while the broker runs, and starts another broker in its place. Then nothing may be read or written by name
+//! any more, since it would be the other's.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::disk::Disk;
+
+/// A data directory, locked until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Home<D: Disk> {
+    disk: D,
+    data: PathBuf,
+    lock: D::Lock,
+}
+
+impl<D: Disk> Home<D> {
+    pub fn new(disk: D, data: PathBuf, lock: D::Lock) -> Self {
+        Self { disk, data, lock }
+    }
+
+    /// An error where it no longer has its name.
+    pub fn check(&self) -> io::Result<()> {
+        match self.disk.is_locked(&self.lock, &self.data) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.lost("another has its name")),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(self.lost("it was moved or removed")),
+            // Whoever cannot be asked is not doubted: what is done next meets the same trouble.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn lost(&self, how: &str) -> io::Error {
+        let data = self.data.display();
+        io::Error::other(format!(
+            "{data} is not the data directory that was opened ({how}): stop the broker, and put it back"
+        ))
+    }
+}
