@@ -189,10 +189,14 @@ impl<D: Disk> Partition<D> {
         state.roll = Roll::No;
         state.rolls_ended += 1;
         let n = state.rolls_ended;
+        if old.is_some() && state.fenced.is_none() && !matches!(rolled, Err(RollFailed::Sync(_))) {
+            // Whatever came of the next one, the old one is synced: the sync that an append has asked for was this one.
+            self.0.config.stats.synced(started.elapsed());
+            state.durable = state.durable.max(base);
+        }
         match rolled {
             Ok(rolled) if state.fenced.is_none() => {
                 self.0.config.stats.rolls.add(1);
-                self.0.config.stats.synced(started.elapsed());
                 state.next_is_there = false;
                 state.indexes_in_order &= rolled.indexes_synced;
                 if let Some(old) = state.active.replace(rolled.active) {
@@ -214,11 +218,6 @@ impl<D: Disk> Partition<D> {
                 state.next_is_there = is_left;
                 state.roll_failed = Some((n, error));
                 state.indexes_in_order &= !indexes_failed;
-                // The old one stays, and is synced: the sync that an append asked for has been this one.
-                if old.is_some() && state.fenced.is_none() {
-                    self.0.config.stats.synced(started.elapsed());
-                    state.durable = state.durable.max(base);
-                }
             }
             Err(RollFailed::SyncDir(e)) => {
                 self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));
