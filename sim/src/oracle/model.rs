@@ -111,6 +111,8 @@ pub struct Partition {
     pub may_fence: bool,
     /// Something has failed here since the last start, or there was no room: an error of the disk has a cause.
     pub failed: bool,
+    /// The trace's entry of the last sync of its log that has failed.
+    pub sync_failed_at: Option<usize>,
     /// A cut of its log has failed: a request that was to be taken back may have left its beginning.
     pub cut_failed: bool,
     /// Records that the scenario itself has written into the log.
@@ -154,6 +156,11 @@ pub struct Topic {
 }
 
 impl Partition {
+    /// Whether what was called at this entry, and promised to be durable in this mode, may have been written before a sync failed.
+    pub fn was_written_before_a_failure(&self, called: usize, durability: Mode) -> bool {
+        durability != Mode::Always && self.sync_failed_at.is_some_and(|failed| failed > called)
+    }
+
     /// Whether a failed sync leaves it open if this record is durable: what came after that has synced it since, or not.
     pub fn doubts(&self, offset: u64, slot: &Slot) -> bool {
         slot.doubtful && offset >= self.durable_to
@@ -316,9 +323,11 @@ impl Model {
         }
     }
 
-    /// A sync of this partition's log has failed: what it should have made durable may be gone after a power loss.
-    pub fn sync_failed(&mut self, topic: &str, partition: u32) {
+    /// A sync of this partition's log has failed at this entry of the trace: what it should have made durable may be gone after a
+    /// power loss. Also what was called by then, and whose answer comes later: see [`Partition::was_written_before_a_failure`].
+    pub fn sync_failed(&mut self, topic: &str, partition: u32, entry: usize) {
         let Some(partition) = self.partition_mut(topic, partition) else { return };
+        partition.sync_failed_at = Some(entry);
         let durable_to = partition.durable_to;
         for (_, slot) in partition.slots.range_mut(durable_to..) {
             slot.doubtful |= slot.durability != Mode::Always;

@@ -83,14 +83,16 @@ fn learn(
         old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
         p07_time::appended(f, model, topic, (partition, seen), id, now);
         model.set_fate(id, Fate::Found(partition, seen.offset));
-        let durability = model.durability;
+        let (durability, called) = (model.durability, model.produced[&id.call].entry);
+        let known = model.partition(topic, partition);
+        let doubtful = known.is_some_and(|known| known.was_written_before_a_failure(called, durability));
         let slot = Slot {
             id,
             acknowledged: false,
             at: now,
             durability,
             timestamp: Some(seen.timestamp),
-            doubtful: false,
+            doubtful,
             at_risk: false,
             damaged: false,
         };

@@ -60,7 +60,9 @@ pub(super) fn acknowledged(
         gone.into_iter().for_each(|old| model.set_fate(old, Fate::Lost));
     }
     model.set_fate(id, Fate::Acknowledged(partition, offset));
+    let called = model.produced[&id.call].entry;
     if let Some(known) = model.partition_mut(topic, partition) {
+        let doubtful = known.was_written_before_a_failure(called, durability);
         let timestamp = known.slots.get(&offset).filter(|s| s.id == id).and_then(|s| s.timestamp);
         let at_risk = crossed_risk;
         let slot = Slot {
@@ -69,7 +71,7 @@ pub(super) fn acknowledged(
             at: now,
             durability,
             timestamp,
-            doubtful: false,
+            doubtful,
             at_risk,
             damaged: false,
         };

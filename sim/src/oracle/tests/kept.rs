@@ -43,6 +43,27 @@ fn what_is_destroyed_is_answered_by_an_error_that_says_so() {
     assert_eq!(story(Code::ShuttingDown), ["unreadable"]);
 }
 
+/// Two clients at the same time: the sync that the first one's append asked for fails before the first one's answer is under way.
+#[test]
+fn what_was_written_before_a_sync_failed_may_be_gone_though_its_answer_came_later() {
+    let story = |fails_first: bool| {
+        let mut story = Story::new(Mode::Interval(20));
+        story.stored("a", 0);
+        story.later(1000);
+        let id = story.asks("b");
+        if fails_first {
+            story.fails(Op::Sync);
+        }
+        story.told(id, 1, 1);
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("a");
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["lost"]);
+}
+
 #[test]
 fn a_hole_comes_with_a_power_loss_and_not_by_itself() {
     let story = |power_loss: bool| {

@@ -60,7 +60,7 @@ impl Walk {
             }
         }
         if failed && op.op == Op::Sync && is_log {
-            self.model.sync_failed(topic, partition);
+            self.model.sync_failed(topic, partition, self.findings.entry);
         }
         if op.result.is_err()
             && file.contains("index")
