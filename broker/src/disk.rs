@@ -276,3 +276,37 @@ impl DiskFile for File {
         File::sync_data(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that takes so many bytes at a time.
+    #[derive(Debug)]
+    struct Takes(usize);
+
+    impl DiskFile for Takes {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            unreachable!("it is only written")
+        }
+        fn write_at(&self, buf: &[u8], _: u64) -> io::Result<usize> {
+            Ok(buf.len().min(self.0))
+        }
+        fn len(&self) -> io::Result<u64> {
+            unreachable!("it is only written")
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            unreachable!("it is only written")
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("it is only written")
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_is_not_written() {
+        assert!(write_full_at(&Takes(2), b"hello", 0).is_ok());
+        assert!(write_full_at(&Takes(0), b"", 0).is_ok());
+        assert_eq!(write_full_at(&Takes(0), b"hello", 0).unwrap_err().kind(), io::ErrorKind::WriteZero);
+    }
+}

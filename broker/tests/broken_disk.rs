@@ -117,6 +117,32 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
     server.served.await.unwrap().unwrap();
 }
 
+/// A stop has nothing to note where nothing can be written, so that is no failure of it.
+#[tokio::test]
+async fn a_server_that_started_on_a_read_only_disk_serves_and_stops_cleanly() {
+    let server = server(Durability::Os).await;
+    ok(server.client.produce("t", Some(0), record("kept")).await);
+    server.disk.0.read_only.store(true, Ordering::SeqCst);
+    let server = server.restarted(Durability::Os).await;
+    assert_eq!(values(&server.client, "t", 0).await, ["kept"]);
+    assert_eq!(refused(server.client.produce("t", Some(0), record("refused")).await), Code::Fenced);
+    server.stop.cancel();
+    server.served.await.unwrap().unwrap();
+}
+
+/// A file that may be no longer ends a segment, where what comes is no longer than that segment: so the next one takes it.
+/// Anything else would be tried with ever new segments.
+#[tokio::test]
+async fn what_the_next_segment_can_hold_rolls_and_what_it_may_not_is_refused() {
+    let server = server(Durability::Os).await;
+    let produce = |bytes: usize| server.client.produce("t", Some(0), record("x".repeat(bytes)));
+    ok(produce(100).await);
+    server.disk.0.file_bytes_max.store(200, Ordering::SeqCst);
+    assert_eq!(refused(produce(101).await), Code::StorageFailed, "longer than the segment");
+    ok(produce(100).await);
+    assert_eq!(server.broker.topic("t").unwrap().partition(0).unwrap().segments(), 2, "as long as the segment");
+}
+
 /// A disk that refuses one record and stores the next, again and again: the log does not tell of each, and what is so in the
 /// end is told.
 #[tokio::test]

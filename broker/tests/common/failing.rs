@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use broker::Broker;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ok;
 
-/// The real disk, which can be told to be full, to fail syncs, and to be stuck in them.
+/// The real disk, which can be told to be full or read-only, to fail syncs, and to be stuck in them.
 #[derive(Clone, Debug, Default)]
 pub struct Failing(pub Arc<Switches>);
 
@@ -31,6 +31,19 @@ pub struct Switches {
     /// Those of logs, and of their copies.
     pub sync_fails: AtomicBool,
     pub sync_hangs: AtomicBool,
+    pub read_only: AtomicBool,
+    /// Files may only be so long, where it is not 0.
+    pub file_bytes_max: AtomicU64,
+    /// What happens, once, when a log is about to be opened for reading.
+    pub meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+pub struct Meanwhile(pub Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 #[derive(Debug)]
@@ -38,6 +51,17 @@ pub struct FailingFile(File, Arc<Switches>, bool);
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
+const EROFS: i32 = 30;
+const EFBIG: i32 = 27;
+
+impl Failing {
+    fn changes(&self) -> io::Result<()> {
+        match self.0.read_only.load(Ordering::SeqCst) {
+            true => Err(io::Error::from_raw_os_error(EROFS)),
+            false => Ok(()),
+        }
+    }
+}
 
 impl Disk for Failing {
     type File = FailingFile;
@@ -46,10 +70,17 @@ impl Disk for Failing {
 
     fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
         let is_log = path.to_string_lossy().contains(".log");
+        if how != Open::Read {
+            self.changes()?;
+        } else if is_log {
+            let meanwhile = self.0.meanwhile.lock().unwrap().take();
+            meanwhile.into_iter().for_each(|Meanwhile(it)| it());
+        }
         Ok(FailingFile(OsDisk.open(path, how)?, self.0.clone(), is_log))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.changes()?;
         OsDisk.create_dir(path)
     }
 
@@ -58,14 +89,17 @@ impl Disk for Failing {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.changes()?;
         OsDisk.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.changes()?;
         OsDisk.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.changes()?;
         OsDisk.remove_dir(path)
     }
 
@@ -96,6 +130,10 @@ impl DiskFile for FailingFile {
     }
 
     fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
+        let longest = self.1.file_bytes_max.load(Ordering::SeqCst);
+        if longest > 0 && position + buf.len() as u64 > longest {
+            return Err(io::Error::from_raw_os_error(EFBIG));
+        }
         if !self.1.full.load(Ordering::SeqCst) {
             return self.0.write_at(buf, position);
         }

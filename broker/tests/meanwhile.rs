@@ -1,0 +1,179 @@
+//! What happens while something else is half done: another thread is faster, or a job has not begun yet.
+#![allow(clippy::disallowed_methods)] // threads of its own
+
+mod common;
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use broker::Broker;
+use broker::batch::Batch;
+use broker::broker::World;
+use broker::clock::SystemClock;
+use broker::disk::{Disk, OsDisk};
+use broker::error::{Code, Error};
+use broker::partition::{Appended, Partition};
+use broker::settings::{Settings, TopicSettings};
+use broker::units::{Offset, Timestamp};
+use broker::work::{Job, Threads, Work};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use common::failing::{Failing, Meanwhile};
+
+/// Segments of three records.
+fn small() -> Settings {
+    Settings { segment_bytes: 60, retention_check: Duration::from_millis(1), ..Settings::default() }
+}
+
+fn open<D: Disk>(dir: &Path, disk: D, settings: Settings, work: Arc<dyn Work>) -> Broker<D> {
+    let world = World { disk, clock: Arc::new(SystemClock), work };
+    Broker::open(world, dir, settings, &|_, _, _| {}).unwrap().0
+}
+
+async fn make<D: Disk>(broker: &Broker<D>) -> Partition<D> {
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    broker.topic("t").unwrap().partition(0).unwrap().clone()
+}
+
+async fn append<D: Disk>(partition: &Partition<D>, value: &str) -> Result<Appended, Error> {
+    let mut batch = Batch::new();
+    batch.push(None, value.as_bytes());
+    partition.append(&mut batch).await
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    OsDisk.list(&dir.join("t/0")).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+/// The disk calls this once, when it is about to open a log for a reader.
+fn at_next_open(disk: &Failing, it: impl FnOnce() + Send + 'static) {
+    *disk.0.meanwhile.lock().unwrap() = Some(Meanwhile(Box::new(it)));
+}
+
+/// The reader has seen that its offset is there; when it opens the segment, retention has removed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_reader_that_retention_overtakes_is_told_where_the_log_begins_now() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let settings = Settings { retention_bytes: Some(100), ..small() };
+    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    let partition = make(&broker).await;
+    for n in 0..12 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    partition.idle().await;
+    at_next_open(&disk, {
+        let (runtime, broker, partition) = (Handle::current(), broker.clone(), partition.clone());
+        move || {
+            let housekeeping = runtime.spawn(broker.housekeeping());
+            while partition.bytes() > 100 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            housekeeping.abort();
+        }
+    });
+    match partition.read(Offset::ZERO, 1) {
+        Err(Error::OffsetOutOfRange { start, .. }) => assert_eq!(start, partition.range().unwrap().start),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The reader has seen that its offset is there; when it opens the segment, its topic was deleted, and the file of that name is
+/// one of another topic, or is not there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_reader_that_a_deletion_overtakes_never_reads_what_came_after_it() {
+    for is_made_anew in [false, true] {
+        for looks_for_time in [false, true] {
+            let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+            let broker = open(dir.path(), disk.clone(), small(), Arc::new(Threads));
+            let partition = make(&broker).await;
+            for n in 0..12 {
+                append(&partition, &n.to_string()).await.unwrap();
+            }
+            at_next_open(&disk, {
+                let (runtime, broker) = (Handle::current(), broker.clone());
+                let other = async move {
+                    broker.delete_topic("t").await.unwrap();
+                    if is_made_anew {
+                        let anew = make(&broker).await;
+                        for _ in 0..12 {
+                            append(&anew, "anew").await.unwrap();
+                        }
+                    }
+                };
+                move || std::thread::spawn(move || runtime.block_on(other)).join().unwrap()
+            });
+            let outcome = match looks_for_time {
+                false => partition.read(Offset::ZERO, 1).map(|read| format!("{read:?}")),
+                true => partition.first_at_or_after(Timestamp::ZERO).map(|found| format!("{found:?}")),
+            };
+            assert!(matches!(outcome, Err(Error::Deleted { .. })), "{outcome:?}");
+        }
+    }
+}
+
+/// Does its work at once, but for one job, which waits until it may begin.
+#[derive(Clone, Debug, Default)]
+struct Late {
+    /// Whether the next one waits.
+    holds: Arc<AtomicBool>,
+    begins: Arc<Notify>,
+    waits: Arc<Notify>,
+}
+
+impl Late {
+    fn hold_next(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Work for Late {
+    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let waits = self.holds.swap(false, Ordering::Relaxed);
+        let late = self.clone();
+        Box::pin(async move {
+            if waits {
+                late.waits.notify_one();
+                late.begins.notified().await;
+            }
+            job();
+        })
+    }
+
+    fn run_all(&self, jobs: Vec<Job<'_>>, width: usize) {
+        Threads.run_all(jobs, width);
+    }
+}
+
+/// What a roll makes, it makes by name: were it still to come when the topic is gone, it would make it in the next topic of
+/// that name.
+#[tokio::test]
+async fn a_deletion_waits_for_the_roll_that_is_under_way() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let broker = open(dir.path(), OsDisk, small(), Arc::new(late.clone()));
+    let partition = make(&broker).await;
+    for n in 0..3 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    late.hold_next();
+    let appended = tokio::spawn(async move { append(&partition, "3").await });
+    late.waits.notified().await;
+    let deleted = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.delete_topic("t").await }
+    });
+    // All that it can do without the roll.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(broker.topic("t").is_err() && !deleted.is_finished());
+    late.begins.notify_one();
+    deleted.await.unwrap().unwrap();
+    assert_eq!(appended.await.unwrap().unwrap_err().code(), Code::UnknownTopic);
+    make(&broker).await;
+    assert_eq!(files(dir.path()).len(), 3);
+}
