@@ -143,6 +143,24 @@ async fn what_the_next_segment_can_hold_rolls_and_what_it_may_not_is_refused() {
     assert_eq!(server.broker.topic("t").unwrap().partition(0).unwrap().segments(), 2, "as long as the segment");
 }
 
+/// No next segment can be made: that is told like any other trouble, and what the segment can still take it takes.
+#[tokio::test]
+async fn where_no_segment_can_be_made_the_last_one_takes_what_fits() {
+    let (logged, _guard) = Logged::begin();
+    let server = server(Durability::Os).await;
+    let produce = |bytes: usize| server.client.produce("t", Some(0), record("x".repeat(bytes)));
+    ok(produce(100).await);
+    server.disk.0.file_bytes_max.store(200, Ordering::SeqCst);
+    server.disk.0.read_only.store(true, Ordering::SeqCst);
+    assert_eq!(refused(produce(100).await), Code::StorageFailed);
+    assert_eq!(logged.count("records are refused until this works"), 1);
+    ok(produce(20).await);
+    assert_eq!(logged.count("records are stored again"), 1);
+    server.disk.0.read_only.store(false, Ordering::SeqCst);
+    ok(produce(100).await);
+    assert_eq!(server.broker.topic("t").unwrap().partition(0).unwrap().segments(), 2);
+}
+
 /// A disk that refuses one record and stores the next, again and again: the log does not tell of each, and what is so in the
 /// end is told.
 #[tokio::test]

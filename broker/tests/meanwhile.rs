@@ -116,24 +116,23 @@ async fn a_reader_that_a_deletion_overtakes_never_reads_what_came_after_it() {
     }
 }
 
-/// Does its work at once, but for one job, which waits until it may begin.
+/// Does its work at once, but for one job that waits until it may begin, and one of whose end is told late.
 #[derive(Clone, Debug, Default)]
 struct Late {
     /// Whether the next one waits.
     holds: Arc<AtomicBool>,
-    begins: Arc<Notify>,
     waits: Arc<Notify>,
-}
-
-impl Late {
-    fn hold_next(&self) {
-        self.holds.store(true, Ordering::Relaxed);
-    }
+    begins: Arc<Notify>,
+    /// Whether the end of the next one is told late.
+    holds_end: Arc<AtomicBool>,
+    is_done: Arc<Notify>,
+    ends: Arc<Notify>,
 }
 
 impl Work for Late {
     fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let waits = self.holds.swap(false, Ordering::Relaxed);
+        let ends_late = !waits && self.holds_end.swap(false, Ordering::Relaxed);
         let late = self.clone();
         Box::pin(async move {
             if waits {
@@ -141,6 +140,10 @@ impl Work for Late {
                 late.begins.notified().await;
             }
             job();
+            if ends_late {
+                late.is_done.notify_one();
+                late.ends.notified().await;
+            }
         })
     }
 
@@ -159,7 +162,7 @@ async fn a_deletion_waits_for_the_roll_that_is_under_way() {
     for n in 0..3 {
         append(&partition, &n.to_string()).await.unwrap();
     }
-    late.hold_next();
+    late.holds.store(true, Ordering::Relaxed);
     let appended = tokio::spawn(async move { append(&partition, "3").await });
     late.waits.notified().await;
     let deleted = tokio::spawn({
@@ -176,4 +179,25 @@ async fn a_deletion_waits_for_the_roll_that_is_under_way() {
     assert_eq!(appended.await.unwrap().unwrap_err().code(), Code::UnknownTopic);
     make(&broker).await;
     assert_eq!(files(dir.path()).len(), 3);
+}
+
+/// Its topic is as good as deleted when a roll finds its directory gone: that is no trouble with the disk.
+#[tokio::test]
+async fn a_roll_of_what_is_being_deleted_is_told_as_that() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let broker = open(dir.path(), OsDisk, small(), Arc::new(late.clone()));
+    let partition = make(&broker).await;
+    for n in 0..3 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    late.holds.store(true, Ordering::Relaxed);
+    let appended = tokio::spawn(async move { append(&partition, "3").await });
+    late.waits.notified().await;
+    late.holds_end.store(true, Ordering::Relaxed);
+    let deleted = tokio::spawn(async move { broker.delete_topic("t").await });
+    late.is_done.notified().await;
+    late.begins.notify_one();
+    assert!(matches!(appended.await.unwrap(), Err(Error::Deleted { .. })));
+    late.ends.notify_one();
+    deleted.await.unwrap().unwrap();
 }

@@ -2,17 +2,21 @@
 
 mod common;
 
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::client::{At, Client, Fetch, Options, Outcome, Produced};
 use broker::error::Code;
-use broker::net::TcpConnector;
-use broker::server::Limits;
+use broker::net::{Listener, TcpConnector};
+use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
 use broker::units::{Offset, Timestamp};
 use broker::wire::proto::{self, request, response};
 use common::{LONG, Server, consume, framed, keyed, ok, open, produce, record, refused, values};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio_util::sync::CancellationToken;
 
 fn always() -> Settings {
     Settings { durability: Durability::Always, ..Settings::default() }
@@ -547,4 +551,45 @@ async fn a_message_of_four_gibibytes_is_refused_before_it_is_made() {
     let error = pipeline.receive_produced().await.unwrap_err();
     assert!(error.to_string().contains("longer than a message can be"), "{error}");
     server.stop().await;
+}
+
+/// Gives each connection, or none, at once, and says when it was asked.
+struct Scripted {
+    gives: std::collections::VecDeque<bool>,
+    asked: std::sync::mpsc::Sender<tokio::time::Instant>,
+    stop: CancellationToken,
+}
+
+impl Listener for Scripted {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<(DuplexStream, SocketAddr)> {
+        self.asked.send(tokio::time::Instant::now()).unwrap();
+        match self.gives.pop_front() {
+            Some(true) => Ok((tokio::io::duplex(1).0, self.local_addr()?)),
+            Some(false) => Err(io::Error::from_raw_os_error(24)),
+            None => {
+                self.stop.cancel();
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(([127, 0, 0, 1], 1).into())
+    }
+}
+
+/// Where connections cannot be accepted, the pause until the next try grows; after one that could be, it is short again.
+#[tokio::test(start_paused = true)]
+async fn a_pause_after_connections_that_cannot_be_accepted_grows_only_while_none_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stop, (asked, times)) = (CancellationToken::new(), std::sync::mpsc::channel());
+    let gives = [false, false, false, true, false, true].into();
+    let listener = Scripted { gives, asked, stop: stop.clone() };
+    let broker = open(dir.path(), Settings::default());
+    serve(listener, broker, Limits::default(), stop, Arc::default()).await.unwrap();
+    let times: Vec<_> = times.iter().collect();
+    let pauses: Vec<_> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+    assert_eq!(pauses, [10, 20, 40, 0, 10, 0]);
 }

@@ -174,3 +174,90 @@ impl Input {
         self.long().is_some_and(|len| came * allowed.as_nanos() < len as u128 * ago.as_nanos())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const KEPT: Duration = Duration::from_secs(1);
+
+    fn frame(len: usize) -> Vec<u8> {
+        let mut frame = u32::try_from(len).unwrap().to_be_bytes().to_vec();
+        frame.resize(wire::PREFIX_BYTES + len, 7);
+        frame
+    }
+
+    async fn receive(input: &mut Input, pool: &Pool, len: usize) {
+        let frame = frame(len);
+        let mut rest = &frame[..];
+        while !input.has_whole_frame() {
+            if !input.has_room() {
+                input.make_room(pool).await;
+            }
+            input.read(&mut rest).await.unwrap();
+        }
+    }
+
+    /// Receives a frame and executes it.
+    async fn one(input: &mut Input, pool: &Pool, len: usize) {
+        receive(input, pool, len).await;
+        input.advance(wire::PREFIX_BYTES + len, pool, KEPT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_long_requests_is_kept_for_as_long_as_they_come() {
+        let pool = Pool::new(8 << 20, 1 << 20);
+        let mut input = Input::new(1 << 20);
+        one(&mut input, &pool, 100).await;
+        assert!(!input.is_charged());
+        for _ in 0..5 {
+            one(&mut input, &pool, 500_000).await;
+            assert!(input.is_charged());
+            advance(KEPT * 2 / 3).await;
+            one(&mut input, &pool, 100).await;
+            assert!(input.is_charged(), "there may be more");
+        }
+        advance(KEPT).await;
+        one(&mut input, &pool, 100).await;
+        assert!(!input.is_charged(), "there were none for some time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_of_long_requests_goes_at_once_where_another_waits_for_it() {
+        let pool = Pool::new(2 << 20, 1 << 20);
+        let (mut one_leads, mut input) = (Share::default(), Input::new(1 << 20));
+        one(&mut input, &pool, 500_000).await;
+        // Of the megabyte that all share, some is taken; the first that waits for all of it leads.
+        pool.grow(&mut one_leads, 1 << 20).await;
+        assert!(one_leads.leads());
+        let mut waits = Share::default();
+        let mut waiting = std::pin::pin!(pool.grow(&mut waits, 1 << 20));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        assert!(input.is_charged());
+        one(&mut input, &pool, 100).await;
+        assert!(!input.is_charged());
+        waiting.await;
+    }
+
+    #[tokio::test]
+    async fn a_long_request_that_is_whole_keeps_its_memory_until_it_is_executed() {
+        let pool = Pool::new(8 << 20, 1 << 20);
+        let mut input = Input::new(1 << 20);
+        receive(&mut input, &pool, 500_000).await;
+        // As before a request that waits, when a long one has come behind it.
+        input.fit();
+        assert!(input.is_charged());
+        input.advance(wire::PREFIX_BYTES + 500_000, &pool, KEPT);
+        input.fit();
+        assert!(!input.is_charged());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_led_gives_back_what_it_had_besides() {
+        let pool = Pool::new((1 << 20) + 300_000, 1 << 20);
+        let mut input = Input::new(1 << 20);
+        one(&mut input, &pool, 500_000).await;
+        assert!(!input.is_charged(), "it had the lead, and some of the rest");
+    }
+}
