@@ -7,12 +7,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use broker::Broker;
+use broker::batch::Batch;
+use broker::broker::World;
 use broker::client::{Connection, Outcome};
+use broker::clock::SystemClock;
 use broker::error::Code;
 use broker::server::Limits;
-use broker::settings::{Durability, TopicSettings};
+use broker::settings::{Durability, Settings, TopicSettings};
+use broker::units::Offset;
 use broker::wire::proto::{self, request, response};
-use common::failing::{Server, server, server_with};
+use broker::work::InLine;
+use common::failing::{Failing, Server, server, server_with};
 use common::{LONG, keyed, ok, record, refused, values};
 use tokio::net::TcpStream;
 
@@ -131,21 +137,10 @@ async fn a_server_that_started_on_a_read_only_disk_serves_and_stops_cleanly() {
 }
 
 /// A file that may be no longer ends a segment, where what comes is no longer than that segment: so the next one takes it.
-/// Anything else would be tried with ever new segments.
+/// Anything else would be tried with ever new segments. Where no next one can be made, that is told like any other trouble,
+/// and what the segment can still take it takes.
 #[tokio::test]
 async fn what_the_next_segment_can_hold_rolls_and_what_it_may_not_is_refused() {
-    let server = server(Durability::Os).await;
-    let produce = |bytes: usize| server.client.produce("t", Some(0), record("x".repeat(bytes)));
-    ok(produce(100).await);
-    server.disk.0.file_bytes_max.store(200, Ordering::SeqCst);
-    assert_eq!(refused(produce(101).await), Code::StorageFailed, "longer than the segment");
-    ok(produce(100).await);
-    assert_eq!(server.broker.topic("t").unwrap().partition(0).unwrap().segments(), 2, "as long as the segment");
-}
-
-/// No next segment can be made: that is told like any other trouble, and what the segment can still take it takes.
-#[tokio::test]
-async fn where_no_segment_can_be_made_the_last_one_takes_what_fits() {
     let (logged, _guard) = Logged::begin();
     let server = server(Durability::Os).await;
     let produce = |bytes: usize| server.client.produce("t", Some(0), record("x".repeat(bytes)));
@@ -157,8 +152,11 @@ async fn where_no_segment_can_be_made_the_last_one_takes_what_fits() {
     ok(produce(20).await);
     assert_eq!(logged.count("records are stored again"), 1);
     server.disk.0.read_only.store(false, Ordering::SeqCst);
-    ok(produce(100).await);
-    assert_eq!(server.broker.topic("t").unwrap().partition(0).unwrap().segments(), 2);
+    let segments = || server.broker.topic("t").unwrap().partition(0).unwrap().segments();
+    assert_eq!(refused(produce(150).await), Code::StorageFailed, "longer than the segment");
+    assert_eq!(segments(), 1);
+    ok(produce(148).await);
+    assert_eq!(segments(), 2, "as long as the segment");
 }
 
 /// A disk that refuses one record and stores the next, again and again: the log does not tell of each, and what is so in the
@@ -264,4 +262,52 @@ async fn a_slow_sync_holds_up_its_own_answer_and_is_no_silence() {
     }
     server.stop.cancel();
     server.served.await.unwrap().unwrap();
+}
+
+fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+    let (broker, _) = Broker::open(world, dir.path(), Settings::default(), &|_, _, _| {}).unwrap();
+    (dir, disk, broker)
+}
+
+fn batch(records: usize) -> Batch {
+    let mut batch = Batch::new();
+    (0..records).for_each(|_| batch.push(None, &[b'x'; 100]));
+    batch
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_that_goes_on_is_told_once() {
+    let (logged, _guard) = Logged::begin();
+    let (_dir, disk, broker) = alone();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    disk.0.full.store(true, Ordering::SeqCst);
+    for _ in 0..5 {
+        assert_eq!(partition.append(&mut batch(1)).await.unwrap_err().code(), Code::StorageFull);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(logged.count("records are refused until this works"), 1);
+}
+
+/// A log with damage everywhere does not fill another.
+#[tokio::test]
+async fn damage_is_told_once_a_place_and_of_so_many_places() {
+    let (logged, _guard) = Logged::begin();
+    let (dir, _disk, broker) = alone();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    partition.append(&mut batch(300)).await.unwrap();
+    let path = dir.path().join("t/0/00000000000000000000.log");
+    let mut log = std::fs::read(&path).unwrap();
+    log.chunks_mut(128).step_by(2).for_each(|record| record[100] ^= 1);
+    std::fs::write(&path, log).unwrap();
+    for _ in 0..2 {
+        for offset in 0..300 {
+            let read = partition.read(Offset::new(offset), 1);
+            assert_eq!(read.is_ok(), offset % 2 == 1, "{offset}");
+        }
+    }
+    assert_eq!(logged.count("a reader has met damage"), 100);
 }

@@ -15,7 +15,8 @@ use broker::settings::{Durability, Settings};
 use broker::units::{Offset, Timestamp};
 use broker::wire::proto::{self, request, response};
 use common::{LONG, Server, consume, framed, keyed, ok, open, produce, record, refused, values};
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use futures_util::FutureExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
 fn always() -> Settings {
@@ -592,4 +593,83 @@ async fn a_pause_after_connections_that_cannot_be_accepted_grows_only_while_none
     let times: Vec<_> = times.iter().collect();
     let pauses: Vec<_> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert_eq!(pauses, [10, 20, 40, 0, 10, 0]);
+}
+
+/// Connections that a test makes.
+struct Given(tokio::sync::mpsc::UnboundedReceiver<DuplexStream>);
+
+impl Listener for Given {
+    type Stream = DuplexStream;
+
+    async fn accept(&mut self) -> io::Result<(DuplexStream, SocketAddr)> {
+        match self.0.recv().await {
+            Some(stream) => Ok((stream, self.local_addr()?)),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(([127, 0, 0, 1], 1).into())
+    }
+}
+
+/// The longest silent of the connections for metrics gives way to one that asks, whoever was answered before; and all of them
+/// go when their time is over.
+#[tokio::test(start_paused = true)]
+async fn who_has_been_silent_for_longest_gives_way_to_who_asks_for_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let (give, given) = tokio::sync::mpsc::unbounded_channel();
+    let broker = open(dir.path(), Settings::default());
+    tokio::spawn(broker::metrics::http::serve(Given(given), broker, Arc::default()));
+    let connect = || {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        give.send(theirs).unwrap();
+        ours
+    };
+    let ask = async || {
+        let mut stream = connect();
+        stream.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let begun = tokio::time::Instant::now();
+    assert!(ask().await.starts_with("HTTP/1.1 200"));
+    let mut silent: Vec<_> = (0..16).map(|_| connect()).collect();
+    for gone in 0..3 {
+        assert!(ask().await.starts_with("HTTP/1.1 200"));
+        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits for it");
+        let is_closed = |stream: &mut DuplexStream| stream.read_u8().now_or_never().is_some();
+        let closed: Vec<_> = silent.iter_mut().map(is_closed).collect();
+        assert!(closed.iter().enumerate().all(|(n, closed)| *closed == (n <= gone)), "{closed:?}");
+        silent.push(connect());
+    }
+    for stream in &mut silent {
+        stream.read_u8().await.unwrap_err();
+    }
+    assert_eq!(begun.elapsed(), Duration::from_secs(5));
+}
+
+/// A list of more than 64 KiB is sent from where it was encoded, behind the answers before it.
+#[tokio::test]
+async fn a_long_list_comes_behind_the_answers_before_it() {
+    let server = Server::start().await;
+    for n in 0..300 {
+        server.topic(&format!("{n:0>240}"), 1).await;
+    }
+    let mut raw = server.connect().await;
+    let topic = "0".repeat(240);
+    let list = || request::Kind::ListTopics(proto::ListTopicsRequest {});
+    let kinds = [produce(&topic, &["a"]), list(), produce(&topic, &["b"]), consume(&topic, 0, 0, 0), list()];
+    raw.send(&kinds.map(framed).concat()).await;
+    let topics = |answer: Option<response::Kind>| match answer {
+        Some(response::Kind::ListTopics(list)) => assert_eq!(list.topics.len(), 300),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(base(raw.answer().await), 0);
+    topics(raw.answer().await);
+    assert_eq!(base(raw.answer().await), 1);
+    assert!(matches!(raw.answer().await, Some(response::Kind::Consume(_))));
+    topics(raw.answer().await);
+    server.stop().await;
 }
