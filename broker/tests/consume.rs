@@ -5,7 +5,58 @@ mod common;
 
 use broker::wire::proto::{self, request, response};
 use common::process::{run, text};
-use common::told::{now, told};
+use common::told::{self, now, told};
+
+fn partition(log_end_offset: u64) -> response::Kind {
+    let partitions = vec![proto::Partition { log_end_offset, ..Default::default() }];
+    response::Kind::ListPartitions(proto::ListPartitionsResponse { partitions })
+}
+
+/// The records with these offsets, and where the log ends by then.
+fn consumed(offsets: std::ops::Range<u64>, log_end_offset: u64) -> response::Kind {
+    let record =
+        |offset: u64| proto::Record { offset, value: offset.to_string().into(), ..Default::default() };
+    let records = offsets.map(record).collect();
+    response::Kind::Consume(proto::ConsumeResponse { records, log_end_offset, ..Default::default() })
+}
+
+/// Where others go on appending, it ends all the same: at the end that it has met at its start.
+#[test]
+fn what_comes_after_its_start_is_not_printed() {
+    let latest = response::Kind::ListOffsets(proto::ListOffsetsResponse { offset: 4, timestamp_ms: None });
+    let (addr, asked) = told(vec![[partition(2), consumed(0..4, 4), latest].map(now).into()]);
+    assert_eq!(text(&run(&addr, &["consume", "t"], b"")), "0\n1\n");
+    asked.join().unwrap();
+}
+
+/// Who follows goes on where a server is lost, also with a request under way.
+#[test]
+fn a_follower_outlives_a_server_that_takes_its_request_with_it() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let answer = |stream: &mut std::net::TcpStream, kind| {
+            let asked = told::request(stream);
+            let mut frame = Vec::new();
+            broker::wire::put(&mut frame, &proto::Response::from(kind));
+            std::io::Write::write_all(stream, &frame).unwrap();
+            asked
+        };
+        let (mut stream, _) = listener.accept().unwrap();
+        answer(&mut stream, partition(1));
+        answer(&mut stream, consumed(0..1, 1));
+        told::request(&mut stream);
+        drop(stream);
+        let (mut stream, _) = listener.accept().unwrap();
+        answer(&mut stream, consumed(1..2, 2))
+    });
+    let output = run(&addr, &["consume", "t", "--follow", "--count", "2"], b"");
+    assert_eq!(text(&output), "0\n1\n");
+    match server.join().unwrap() {
+        request::Kind::Consume(consume) => assert_eq!(consume.offset, 1),
+        other => panic!("{other:?}"),
+    }
+}
 
 /// It keeps records of every partition, to merge them: the more partitions, the fewer of each.
 #[test]
