@@ -280,7 +280,7 @@ async fn nothing_is_written_behind_a_clean_stop() {
 }
 
 #[tokio::test]
-async fn a_lookup_by_time_that_meets_damage_says_where_it_ends() {
+async fn what_meets_damage_says_where_it_ends() {
     let bench = Bench::new(Settings::default());
     let (_broker, partition) = bench.one_partition().await;
     for n in 0..6 {
@@ -294,6 +294,13 @@ async fn a_lookup_by_time_that_meets_damage_says_where_it_ends() {
     match partition.first_at_or_after(Timestamp::from_millis(5)) {
         Err(Error::Corrupt { position, offset, next, .. }) => {
             assert_eq!((position.get(), offset.get(), next.get()), (60, 2, 4));
+        }
+        other => panic!("{other:?}"),
+    }
+    // Nor can a read go on at the offset behind the one where the damage begins.
+    match partition.read(Offset::new(3), 100) {
+        Err(Error::Corrupt { position, offset, next, .. }) => {
+            assert_eq!((position.get(), offset.get(), next.get()), (60, 3, 4));
         }
         other => panic!("{other:?}"),
     }
