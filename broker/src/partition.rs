@@ -106,7 +106,7 @@ pub(crate) struct Config<D: Disk> {
 pub struct Partition<D: Disk>(Arc<Shared<D>>);
 
 /// Where a record lies.
-enum Lies<F> {
+enum Location<F> {
     /// In the segment that is appended to.
     Active(View<F>),
     /// In a sealed one, up to this offset. Its files are opened without the lock: a slow disk would hold up the appends.
@@ -177,7 +177,7 @@ impl<D: Disk> Partition<D> {
     /// error where it is the first.
     pub fn read(&self, from: Offset, max_bytes: usize) -> Result<Fetched, Error> {
         loop {
-            let (range, lies, hint) = {
+            let (range, location, hint) = {
                 let state = self.lock();
                 let range = state.range(&self.0.config)?;
                 if let Some(hidden) = state.hidden(&self.0.config, from) {
@@ -190,9 +190,9 @@ impl<D: Disk> Partition<D> {
                     return Err(self.out_of_range(from, range));
                 }
                 let hint = state.read_to.filter(|(offset, _)| *offset == from).map(|(_, at)| at);
-                (range, self.lies(&state, from), hint)
+                (range, self.locate(&state, from), hint)
             };
-            let read = self.view(lies).and_then(|view| {
+            let read = self.view(location).and_then(|view| {
                 let read = view.read(from, max_bytes, hint)?;
                 Ok((view, read))
             });
@@ -262,11 +262,11 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Where the record with this offset lies.
-    fn lies(&self, state: &State<D>, offset: Offset) -> Lies<D::File> {
+    fn locate(&self, state: &State<D>, offset: Offset) -> Location<D::File> {
         let config = &self.0.config;
         let end = state.readable_end(config.durability);
         match &state.active {
-            Some(active) if offset >= active.base => Lies::Active(View {
+            Some(active) if offset >= active.base => Location::Active(View {
                 path: files::segment_path(&config.dir, active.base, Kind::Log),
                 log: active.log.clone(),
                 base: active.base,
@@ -277,24 +277,24 @@ impl<D: Disk> Partition<D> {
             }),
             _ => {
                 let i = state.sealed.partition_point(|s| s.end <= offset);
-                state.sealed.get(i).map_or(Lies::Nowhere, |sealed| Lies::Sealed(*sealed, end))
+                state.sealed.get(i).map_or(Location::Nowhere, |sealed| Location::Sealed(*sealed, end))
             }
         }
     }
 
     /// The segment, open for reading. `NotFound`: retention or a deletion was faster.
-    fn view(&self, lies: Lies<D::File>) -> io::Result<View<D::File>> {
+    fn view(&self, location: Location<D::File>) -> io::Result<View<D::File>> {
         let config = &self.0.config;
-        match lies {
-            Lies::Active(view) => Ok(view),
-            Lies::Sealed(sealed, end) => {
+        match location {
+            Location::Active(view) => Ok(view),
+            Location::Sealed(sealed, end) => {
                 let mut view = segment::open_sealed(&config.disk, &config.dir, &sealed)?;
                 view.end = view.end.min(end);
                 // By then, what has its names may be another broker's, or another topic's.
                 config.home.check()?;
                 if self.lock().life == Life::Deleted { Err(io::ErrorKind::NotFound.into()) } else { Ok(view) }
             }
-            Lies::Nowhere => Err(io::ErrorKind::NotFound.into()),
+            Location::Nowhere => Err(io::ErrorKind::NotFound.into()),
         }
     }
 

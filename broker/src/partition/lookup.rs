@@ -31,8 +31,8 @@ impl<D: Disk> Partition<D> {
         };
         for base in bases {
             // One at a time: a partition may have more segments than a process may have files open.
-            let lies = self.lies(&self.lock(), base);
-            let view = match self.view(lies) {
+            let location = self.locate(&self.lock(), base);
+            let view = match self.view(location) {
                 // Retention was faster, if nothing worse.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => match self.unreadable(base, e) {
                     gone @ Error::Deleted { .. } => return Err(gone),
