@@ -81,15 +81,19 @@ async fn a_log_that_is_cut_under_a_reader_is_an_error_and_not_a_panic() {
     }
 }
 
-#[tokio::test]
-async fn what_retention_is_removing_is_out_of_range_and_no_failure() {
-    let settings = Settings {
+/// Of six records of 30 bytes, retention takes half at its next look.
+fn kept_shortly() -> Settings {
+    Settings {
         segment_bytes: 60,
         retention_bytes: Some(100),
         retention_check: Duration::from_millis(5),
         ..Settings::default()
-    };
-    let bench = Bench::new(settings);
+    }
+}
+
+#[tokio::test]
+async fn what_retention_is_removing_is_out_of_range_and_no_failure() {
+    let bench = Bench::new(kept_shortly());
     let held = Held::default();
     let (broker, _) = bench.open_with(Arc::new(held.clone()));
     broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
@@ -361,13 +365,7 @@ async fn under_os_bytes_do_not_wait_for_a_roll_to_be_synced() {
 
 #[tokio::test]
 async fn what_a_log_has_done_is_counted() {
-    let settings = Settings {
-        segment_bytes: 60,
-        retention_bytes: Some(100),
-        retention_check: Duration::from_millis(5),
-        ..Settings::default()
-    };
-    let bench = Bench::new(settings);
+    let bench = Bench::new(kept_shortly());
     let (broker, partition) = bench.one_partition().await;
     for value in ["a", "b", "c", "d", "e", "f"] {
         append(&partition, &[value]).await;

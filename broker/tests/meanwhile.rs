@@ -22,6 +22,7 @@ use broker::units::{Offset, Timestamp};
 use broker::work::{Job, Threads, Work};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use common::failing::{Failing, Meanwhile};
 
@@ -152,12 +153,9 @@ impl Work for Late {
     }
 }
 
-/// What a roll makes, it makes by name: were it still to come when the topic is gone, it would make it in the next topic of
-/// that name.
-#[tokio::test]
-async fn a_deletion_waits_for_the_roll_that_is_under_way() {
-    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-    let broker = open(dir.path(), OsDisk, small(), Arc::new(late.clone()));
+/// A broker with a full segment, and an append whose roll is under way, and waits.
+async fn roll_that_waits(dir: &Path, late: &Late) -> (Broker<OsDisk>, JoinHandle<Result<Appended, Error>>) {
+    let broker = open(dir, OsDisk, small(), Arc::new(late.clone()));
     let partition = make(&broker).await;
     for n in 0..3 {
         append(&partition, &n.to_string()).await.unwrap();
@@ -165,6 +163,15 @@ async fn a_deletion_waits_for_the_roll_that_is_under_way() {
     late.holds.store(true, Ordering::Relaxed);
     let appended = tokio::spawn(async move { append(&partition, "3").await });
     late.waits.notified().await;
+    (broker, appended)
+}
+
+/// What a roll makes, it makes by name: were it still to come when the topic is gone, it would make it in the next topic of
+/// that name.
+#[tokio::test]
+async fn a_deletion_waits_for_the_roll_that_is_under_way() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let (broker, appended) = roll_that_waits(dir.path(), &late).await;
     let deleted = tokio::spawn({
         let broker = broker.clone();
         async move { broker.delete_topic("t").await }
@@ -185,14 +192,7 @@ async fn a_deletion_waits_for_the_roll_that_is_under_way() {
 #[tokio::test]
 async fn a_roll_of_what_is_being_deleted_is_told_as_that() {
     let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-    let broker = open(dir.path(), OsDisk, small(), Arc::new(late.clone()));
-    let partition = make(&broker).await;
-    for n in 0..3 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    late.holds.store(true, Ordering::Relaxed);
-    let appended = tokio::spawn(async move { append(&partition, "3").await });
-    late.waits.notified().await;
+    let (broker, appended) = roll_that_waits(dir.path(), &late).await;
     late.holds_end.store(true, Ordering::Relaxed);
     let deleted = tokio::spawn(async move { broker.delete_topic("t").await });
     late.is_done.notified().await;

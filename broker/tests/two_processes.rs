@@ -81,6 +81,7 @@ fn a_broker_whose_directory_was_moved_touches_nothing_of_the_one_that_has_its_na
     let (data, moved) = (dir.path().join("data"), dir.path().join("moved"));
     let server = Process::start(&data, &["--segment-bytes", "60"]);
     produced(&server);
+    assert!(server.run_with(&["produce", "orders"], b"three\nfour\n").status.success());
     fs::rename(&data, &moved).unwrap();
     let other = Process::start(&data, &["--segment-bytes", "60"]);
     other.output(&["topic", "create", "orders"]);
@@ -89,9 +90,11 @@ fn a_broker_whose_directory_was_moved_touches_nothing_of_the_one_that_has_its_na
 
     // What it holds open is its own. Everything else is reached by a name that is the other's.
     let told = |args: &[&str], input: &[u8]| complaint(&server.run_with(args, input));
-    let refused = told(&["produce", "orders"], b"three\nfour\nfive\nsix\n");
+    let refused = told(&["produce", "orders"], b"five\nsix\nseven\neight\n");
     assert!(refused.contains("is not the data directory that was opened"), "{refused}");
-    for args in [&["topic", "create", "more"][..], &["topic", "delete", "orders"]] {
+    for args in
+        [&["topic", "create", "more"][..], &["topic", "delete", "orders"], &["consume", "orders", "--all"]]
+    {
         let refused = told(args, b"");
         assert!(refused.contains("is not the data directory that was opened"), "{refused}");
     }
@@ -101,5 +104,5 @@ fn a_broker_whose_directory_was_moved_touches_nothing_of_the_one_that_has_its_na
     other.kill();
     assert_eq!(Process::start(&data, &[]).output(&["consume", "orders", "--all"]), "1\n2\n3\n4\n5\n6\n");
     let own = Process::start(&moved, &[]).output(&["consume", "orders", "--all"]);
-    assert!(own.starts_with("one\ntwo\n"), "{own}");
+    assert!(own.starts_with("one\ntwo\nthree\nfour\n"), "{own}");
 }
