@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -61,28 +61,65 @@ fn a_second_signal_ends_at_once() {
     assert!(status.code() == Some(130) && said.contains("ended at once"), "{status}: {said}");
 }
 
+/// A measurement, and the server that it started. Both are killed when it is dropped, so that a server which was left
+/// behind fails its test, and does not keep open what the test's own reader waits for.
+struct Measurement {
+    bench: Child,
+    server: Option<u32>,
+}
+
+impl Measurement {
+    /// Begins one that would go on for hours, and waits for its first record.
+    fn begin(command: &str, data: &Path) -> Self {
+        let mut bench = broker();
+        bench.args(["bench", command, "--durability", "os", "--records", "1000000000", "--data"]);
+        bench.arg(data).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut measurement = Self { bench: bench.spawn().unwrap(), server: None };
+        let id = measurement.bench.id();
+        let children = format!("/proc/{id}/task/{id}/children");
+        until("the measurement starts a server", || {
+            measurement.server = fs::read_to_string(&children).unwrap().trim().parse().ok();
+            measurement.server.is_some()
+        });
+        let topic = data.join(format!("broker-bench-{id}/bench"));
+        until("the measurement begins", || topic.exists());
+        measurement
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the measurement ends", || {
+            status = self.bench.try_wait().unwrap();
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+
+    fn has_server(&self) -> bool {
+        self.server.is_some_and(|id| Path::new("/proc").join(id.to_string()).exists())
+    }
+}
+
+impl Drop for Measurement {
+    fn drop(&mut self) {
+        let _ = self.bench.kill();
+        let _ = self.bench.wait();
+        if self.has_server() {
+            signal(self.server.expect("it has one"), &["KILL"]);
+        }
+    }
+}
+
 /// The server of a measurement ends with it, and so does its data.
 #[test]
 fn a_measurement_that_is_ended_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for (command, name, code) in [("produce", "TERM", 143), ("consume", "INT", 130)] {
-        let mut bench = broker();
-        bench.args(["bench", command, "--durability", "os", "--records", "1000000000", "--data"]);
-        let mut bench = bench.arg(dir.path()).stdout(Stdio::null()).spawn().unwrap();
-        let data = dir.path().join(format!("broker-bench-{}", bench.id()));
-        until("the measurement begins", || data.join("bench").exists());
-        let children = format!("/proc/{0}/task/{0}/children", bench.id());
-        let server = fs::read_to_string(children).unwrap().trim().to_owned();
-        let server = Path::new("/proc").join(server);
-        assert!(server.join("stat").exists());
-        signal(bench.id(), &[name]);
-        let mut status = None;
-        until("the measurement ends", || {
-            status = bench.try_wait().unwrap();
-            status.is_some()
-        });
-        assert_eq!(status.unwrap().code(), Some(code));
-        assert!(!server.exists(), "the server is still there");
+        let mut measurement = Measurement::begin(command, dir.path());
+        assert!(measurement.has_server());
+        signal(measurement.bench.id(), &[name]);
+        assert_eq!(measurement.ended().code(), Some(code));
+        assert!(!measurement.has_server(), "the server is still there");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
