@@ -3,6 +3,9 @@
 use crate::record::{self, NewRecord};
 use crate::units::{Offset, Timestamp};
 
+/// How many records are numbered before their checksums are set.
+const AT_ONCE: usize = 16;
+
 /// Encoded records without offsets, appended together or not at all. Can be cleared and used again.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -45,11 +48,23 @@ impl Batch {
     }
 
     /// Numbers the records from `base`, stamps them, and sets their checksums.
+    ///
+    /// Some records at a time are numbered first: a checksum that reads what has just been written has to wait for it,
+    /// which with records of 100 bytes takes as long as the checksum.
     pub(crate) fn seal(&mut self, base: Offset, timestamp: Timestamp) {
-        let mut start = 0;
-        for (i, &end) in self.ends.iter().enumerate() {
-            record::seal(&mut self.bytes[start..end], base.plus(i as u64), timestamp);
-            start = end;
+        let (mut first, mut offset) = (0, base);
+        for ends in self.ends.chunks(AT_ONCE) {
+            let mut start = first;
+            for &end in ends {
+                record::place(&mut self.bytes[start..end], offset, timestamp);
+                (start, offset) = (end, offset.plus(1));
+            }
+            let mut start = first;
+            for &end in ends {
+                record::close(&mut self.bytes[start..end]);
+                start = end;
+            }
+            first = start;
         }
     }
 

@@ -150,8 +150,18 @@ pub fn encode(out: &mut Vec<u8>, key: Option<&[u8]>, value: &[u8]) {
 
 /// Sets offset, timestamp and CRC of the encoded record that fills `bytes`.
 pub fn seal(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
+    place(bytes, offset, timestamp);
+    close(bytes);
+}
+
+/// Sets offset and timestamp of the encoded record at the start of `bytes`.
+pub(crate) fn place(bytes: &mut [u8], offset: Offset, timestamp: Timestamp) {
     bytes[0..8].copy_from_slice(&offset.get().to_be_bytes());
     bytes[16..24].copy_from_slice(&timestamp.get().to_be_bytes());
+}
+
+/// Sets the CRC of the encoded record that fills `bytes`, when everything else is set.
+pub(crate) fn close(bytes: &mut [u8]) {
     let crc = checksum(bytes);
     bytes[CRC_AT].copy_from_slice(&crc.to_be_bytes());
 }
