@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use prost::Message;
+use prost::{DecodeError, Message};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -215,13 +215,12 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 }
             };
             self.execute(len).await;
-            self.input.advance(PREFIX_BYTES + len, &self.context.pool, SILENCE);
         };
         self.finish_run().await;
         end
     }
 
-    /// Executes the frame at the start of the input.
+    /// Executes the frame at the start of the input, or adds it to the run.
     async fn execute(&mut self, len: usize) {
         let message = PREFIX_BYTES..PREFIX_BYTES + len;
         let max = self.context.limits.request_records;
@@ -233,14 +232,22 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             let records = self.find.records(bytes);
             let (topic, partition) = (self.find.topic(bytes), self.find.partition());
             self.run.add(&self.context.broker, &mut self.batches, topic, partition, records);
+            self.input.advance(PREFIX_BYTES + len);
             return;
         }
         if wire::count_records(&self.input.received()[message.clone()], max) > max {
             let what = format!("a request has at most {max} records (max-request-records)");
             self.run.refuse(&Error::InvalidRequest { what });
+            self.input.advance(PREFIX_BYTES + len);
             return;
         }
-        match proto::Request::decode(&self.input.received()[message]) {
+        let request = proto::Request::decode(&self.input.received()[message]);
+        self.input.advance(PREFIX_BYTES + len);
+        self.execute_decoded(request).await;
+    }
+
+    async fn execute_decoded(&mut self, request: Result<proto::Request, DecodeError>) {
+        match request {
             Ok(proto::Request { kind: Some(request::Kind::Produce(produce)) }) => {
                 if !self.run.takes(&produce.topic) {
                     self.finish_run().await;
@@ -275,8 +282,14 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         }
         // A pipeline of requests that never have to wait leaves others their turn.
         tokio::task::coop::consume_budget().await;
-        let gone = self.input.end(&mut self.stream);
-        match execute::other(kind, self.context, gone).await {
+        // While it waits, it holds nothing that others wait for: where much has come behind it, it does not.
+        let charged = self.input.is_charged();
+        let unwaited = async {
+            if !charged {
+                self.input.end(&mut self.stream).await;
+            }
+        };
+        match execute::other(kind, self.context, unwaited).await {
             Other::Consumed(fetched, room) => {
                 let bytes = fetched.bytes.len();
                 self.answers.put(Answer::Consumed(fetched, room), bytes).await;
@@ -292,10 +305,13 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
     /// Appends the produces that were gathered, and queues their answers.
     async fn finish_run(&mut self) {
         if self.run.is_empty() {
+            self.input.settle(&self.context.pool, SILENCE);
             return;
         }
         let mut run = std::mem::replace(&mut self.run, self.spare.take());
         run.append(&mut self.batches, &self.context.metrics).await;
+        // Not before: an append may wait. And not later: so may the answer.
+        self.input.settle(&self.context.pool, SILENCE);
         self.unsettled.retain(|(partition, end)| !matches!(partition.is_committed(*end), Ok(true) | Err(_)));
         self.unsettled.extend(run.unsettled());
         let bytes = run.answer_bytes();

@@ -34,16 +34,17 @@ impl From<response::Kind> for Other {
     }
 }
 
-/// Executes one request. `gone` ends when the client sends no more: maybe it does not listen any more either.
+/// Executes one request. It waits for records no longer than until `unwaited` ends, as it does when the client sends no
+/// more: maybe it does not listen any more either.
 pub(super) async fn other<D: Disk>(
     kind: request::Kind,
     context: &Context<D>,
-    gone: impl Future<Output = ()>,
+    unwaited: impl Future<Output = ()>,
 ) -> Other {
     let (metric, answer) = match kind {
         request::Kind::Consume(request) => {
             context.metrics.requests(Kind::consume, 1);
-            return match consume(request, context, gone).await {
+            return match consume(request, context, unwaited).await {
                 Ok((fetched, share)) => {
                     context.metrics.bytes_consumed.inc_by(fetched.bytes.len() as u64);
                     Other::Consumed(fetched, share)
@@ -76,7 +77,7 @@ fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
 async fn consume<D: Disk>(
     request: proto::ConsumeRequest,
     context: &Context<D>,
-    gone: impl Future<Output = ()>,
+    unwaited: impl Future<Output = ()>,
 ) -> Result<(Fetched, Reserved), Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
@@ -92,7 +93,7 @@ async fn consume<D: Disk>(
         () = context.stop.cancelled() => {}
         () = partition.readable(offset) => {}
         () = sleep(wait) => {}
-        () = gone => {}
+        () = unwaited => {}
     }
     fetch(partition, offset, max_bytes, context).await
 }

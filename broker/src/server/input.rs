@@ -30,6 +30,8 @@ pub(super) struct Input {
     share: Share,
     /// When the share was last needed.
     needed: Instant,
+    /// Whether it was a frame with the lead that has been taken.
+    led: bool,
     /// Whether no more comes.
     ended: bool,
 }
@@ -39,7 +41,7 @@ impl Input {
     pub fn new(limit: usize) -> Self {
         let (bytes, share) = (Vec::new(), Share::default());
         let (start, read_bytes, needed) = (0, OWN_BYTES, Instant::now());
-        Self { bytes, start, limit, read_bytes, share, needed, ended: false }
+        Self { bytes, start, limit, read_bytes, share, needed, led: false, ended: false }
     }
 
     /// What has been received.
@@ -61,17 +63,22 @@ impl Input {
         !matches!(self.frame(), Frame::Partial(_))
     }
 
-    /// The frame at the start, of `len` bytes in all, has been executed: its memory goes where another connection wants it,
-    /// or where it has not been needed for `kept`.
-    pub fn advance(&mut self, len: usize, pool: &Pool, kept: Duration) {
+    /// The frame at the start, of `len` bytes in all, has been taken. Its memory still counts: see [`Input::settle`].
+    pub fn advance(&mut self, len: usize) {
         self.start += len;
-        if !self.is_charged() {
-            return;
-        }
+        self.led |= self.share.leads();
         if len > OWN_BYTES {
             self.needed = Instant::now();
         }
-        let led = self.share.stop_leading();
+    }
+
+    /// What was taken has been executed: its memory goes where another connection wants it, or where it has not been
+    /// needed for `kept`.
+    pub fn settle(&mut self, pool: &Pool, kept: Duration) {
+        if !self.is_charged() {
+            return;
+        }
+        let led = std::mem::take(&mut self.led) && self.share.stop_leading();
         if led || pool.is_wanted() || self.needed.elapsed() > kept {
             self.fit();
         }
@@ -202,7 +209,8 @@ mod tests {
     /// Receives a frame and executes it.
     async fn one(input: &mut Input, pool: &Pool, len: usize) {
         receive(input, pool, len).await;
-        input.advance(wire::PREFIX_BYTES + len, pool, KEPT);
+        input.advance(wire::PREFIX_BYTES + len);
+        input.settle(pool, KEPT);
     }
 
     #[tokio::test(start_paused = true)]
@@ -248,7 +256,9 @@ mod tests {
         // As before a request that waits, when a long one has come behind it.
         input.fit();
         assert!(input.is_charged());
-        input.advance(wire::PREFIX_BYTES + 500_000, &pool, KEPT);
+        input.advance(wire::PREFIX_BYTES + 500_000);
+        assert!(input.is_charged());
+        input.settle(&pool, KEPT);
         input.fit();
         assert!(!input.is_charged());
     }
