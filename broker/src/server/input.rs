@@ -1,8 +1,9 @@
 //! What a connection has received and not executed yet.
 //!
 //! One buffer: requests are executed where they lie in it, and what comes next is read behind them. Up to [`OWN_BYTES`] of
-//! a request are the connection's own affair; what a longer one needs is a [`Share`] of the [`Pool`]. The share stays
-//! with the buffer as long as that is large, so that a client which sends nothing but long requests asks for it once.
+//! a request are the connection's own affair; what a longer one needs is a [`Share`] of the [`Pool`], and so is what is read
+//! ahead of a stream of requests. The share stays with the buffer as long as that is large, so that a client which sends
+//! nothing but long requests asks for it once.
 
 use std::future::pending;
 use std::io;
@@ -19,6 +20,10 @@ use crate::wire::{self, Frame};
 /// How much is asked of the socket at once: [`OWN_BYTES`] at first, and of a connection that fills them, up to four times as much.
 const READ_BYTES_MAX: usize = 4 * OWN_BYTES;
 
+/// How much where the pool has room for it, and for the records that are made of it: of a stream of requests, more are then one
+/// write to the log.
+const AHEAD_BYTES: usize = 16 * OWN_BYTES;
+
 pub(super) struct Input {
     bytes: Vec<u8>,
     /// Before it is what has been executed.
@@ -28,6 +33,8 @@ pub(super) struct Input {
     /// How much to ask of the socket next time.
     read_bytes: usize,
     share: Share,
+    /// Whether as much as that has just come.
+    fills_reads: bool,
     /// When the share was last needed.
     needed: Instant,
     /// Whether it was a frame with the lead that has been taken.
@@ -41,7 +48,7 @@ impl Input {
     pub fn new(limit: usize) -> Self {
         let (bytes, share) = (Vec::new(), Share::default());
         let (start, read_bytes, needed) = (0, OWN_BYTES, Instant::now());
-        Self { bytes, start, limit, read_bytes, share, needed, led: false, ended: false }
+        Self { bytes, start, limit, read_bytes, fills_reads: false, share, needed, led: false, ended: false }
     }
 
     /// What has been received.
@@ -75,6 +82,9 @@ impl Input {
     /// What was taken has been executed: its memory goes where another connection wants it, or where it has not been
     /// needed for `kept`.
     pub fn settle(&mut self, pool: &Pool, kept: Duration) {
+        if self.fills_reads && pool.try_grow(&mut self.share, 2 * AHEAD_BYTES) {
+            (self.read_bytes, self.needed) = (AHEAD_BYTES, Instant::now());
+        }
         if !self.is_charged() {
             return;
         }
@@ -97,7 +107,10 @@ impl Input {
         let received = self.received().len();
         match self.long() {
             None => self.read_bytes.max(self.bytes.capacity() - self.bytes.len()),
-            Some(len) if self.share.covers(len) => self.read_bytes.max(len - received),
+            Some(len) if self.share.covers(len) => {
+                let ahead = (self.share.bytes() + READ_BYTES_MAX).saturating_sub(received);
+                self.read_bytes.min(ahead).max(len - received)
+            }
             Some(_) => self.share.bytes().max(OWN_BYTES).saturating_sub(received),
         }
     }
@@ -142,8 +155,9 @@ impl Input {
         }
         let n = stream.read_buf(&mut (&mut self.bytes).limit(room)).await?;
         self.ended = n == 0 && room > 0;
+        self.fills_reads = n >= READ_BYTES_MAX;
         if n >= self.read_bytes {
-            self.read_bytes = READ_BYTES_MAX;
+            self.read_bytes = self.read_bytes.max(READ_BYTES_MAX);
         }
         Ok(n)
     }
@@ -171,6 +185,7 @@ impl Input {
             bytes.extend_from_slice(self.received());
             (self.bytes, self.start) = (bytes, 0);
         }
+        self.read_bytes = self.read_bytes.min(READ_BYTES_MAX);
         self.share.shrink(needed);
     }
 
@@ -261,6 +276,86 @@ mod tests {
         input.settle(&pool, KEPT);
         input.fit();
         assert!(!input.is_charged());
+    }
+
+    /// The most that is read at once of a stream of requests of these bytes.
+    async fn at_once(input: &mut Input, pool: &Pool, len: usize) -> usize {
+        at_once_of(input, pool, &frame(len).repeat((8 << 20) / len)).await
+    }
+
+    async fn at_once_of(input: &mut Input, pool: &Pool, mut rest: &[u8]) -> usize {
+        let mut most = 0;
+        while !rest.is_empty() {
+            if !input.has_room() {
+                input.make_room(pool).await;
+            }
+            most = most.max(input.read(&mut rest).await.unwrap());
+            let covered = input.share.bytes() + READ_BYTES_MAX + OWN_BYTES;
+            assert!(input.received().len() <= covered, "{} of {covered}", input.received().len());
+            while let Frame::Whole(len) = input.frame() {
+                input.advance(wire::PREFIX_BYTES + len);
+            }
+            input.settle(pool, KEPT);
+        }
+        most
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_stream_more_is_read_at_once_where_there_is_room() {
+        for len in [100, 50_000, 100_000, 900_000] {
+            let mut input = Input::new(1 << 20);
+            advance(2 * KEPT).await;
+            assert_eq!(at_once(&mut input, &Pool::new(3 << 20, 1 << 20), len).await, AHEAD_BYTES, "{len}");
+        }
+
+        // Nor is it more than was asked for, whatever comes behind a request that is longer.
+        let (mut input, pool) = (Input::new(4 << 20), Pool::new(16 << 20, 4 << 20));
+        at_once(&mut input, &pool, 100).await;
+        let request = frame(3_000_000);
+        let (begin, end) = request.split_at(2_950_000);
+        for piece in begin.chunks(150_000) {
+            at_once_of(&mut input, &pool, piece).await;
+        }
+        at_once_of(&mut input, &pool, &[end, &frame(100).repeat(20_000)].concat()).await;
+
+        // What comes in small pieces needs no more.
+        let mut input = Input::new(1 << 20);
+        let pieces = frame(100).repeat(2000);
+        at_once_of(&mut input, &Pool::new(3 << 20, 1 << 20), &pieces).await;
+        assert!(!input.is_charged());
+        let mut input = Input::new(1 << 20);
+        assert_eq!(at_once(&mut input, &Pool::new(2 << 20, 1 << 20), 100).await, READ_BYTES_MAX);
+        assert!(!input.is_charged());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_to_read_ahead_goes_where_it_is_wanted_and_when_it_is_not_needed() {
+        let pool = Pool::new(3 << 20, 1 << 20);
+        let mut input = Input::new(1 << 20);
+        at_once(&mut input, &pool, 100).await;
+        assert!(input.is_charged());
+        let mut leads = Share::default();
+        pool.grow(&mut leads, 1 << 20).await;
+        let mut waiting = Box::pin(async {
+            let mut share = Share::default();
+            pool.grow(&mut share, 1 << 20).await;
+            share
+        });
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        assert_eq!(at_once(&mut input, &pool, 100).await, AHEAD_BYTES, "what had come when it was wanted");
+        assert!(!input.is_charged());
+        let waited = waiting.await;
+        assert_eq!(at_once(&mut input, &pool, 100).await, READ_BYTES_MAX);
+
+        drop(waited);
+        at_once(&mut input, &pool, 100).await;
+        assert!(input.is_charged());
+        advance(KEPT).await;
+        one(&mut input, &pool, 100).await;
+        advance(KEPT).await;
+        one(&mut input, &pool, 100).await;
+        assert!(!input.is_charged());
+        assert!(input.bytes.capacity() <= OWN_BYTES + READ_BYTES_MAX, "{}", input.bytes.capacity());
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,9 +19,10 @@ pub struct Limits {
     /// Bytes of requests and answers that one connection may have under way before it is no longer read from; one
     /// request and one answer may be larger.
     pub in_flight_bytes: usize,
-    /// Bytes of requests longer than 64 KiB, of all connections together. They count as they come, not when they are
-    /// announced. A connection that finds no room waits for others to finish, and those who are too slow to be whole
-    /// within `frame_time` are given up for it. At least `frame_bytes`.
+    /// Bytes of requests longer than 64 KiB, and of streams of requests that are read ahead, of all connections together. They
+    /// count as they come, not when they are announced, and until they are in the log. A connection that finds no room waits
+    /// for others to finish, and those who are too slow to be whole within `frame_time` are given up for it. At least
+    /// `frame_bytes`.
     pub buffer_bytes: usize,
     /// Bytes of records in one answer, where a client asks for more; one record may be larger.
     pub fetch_bytes: usize,

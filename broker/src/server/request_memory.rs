@@ -2,8 +2,9 @@
 //!
 //! A connection has a small buffer of its own; what a longer request needs beyond it comes from here. Three rules:
 //!
-//! - **Bytes are charged as they come.** A buffer may grow to twice what has been received, and no further: a client that
-//!   announces a long request and sends nothing holds nothing. To hold memory, it has to send half as much.
+//! - **Bytes are charged as they come**, until the log has them. A buffer may grow to twice what has been received, and no
+//!   further: a client that announces a long request and sends nothing holds nothing. To hold memory, it has to send half
+//!   as much.
 //! - **One request leads.** Requests that have come in part and wait for room hold what the others wait for, so all could
 //!   wait for ever. Therefore room for one whole request, of any length that is allowed, is kept apart from the rest.
 //!   Who finds the rest taken waits for some of it, or for the lead. The leader never waits: it ends when it is whole, or
@@ -52,17 +53,20 @@ impl Pool {
         self.waiting.is_any()
     }
 
+    /// Makes a share cover at least `bytes`, where there is room.
+    pub fn try_grow(&self, share: &mut Share, bytes: usize) -> bool {
+        match share.lacks(bytes) {
+            0 => true,
+            more => self.common.clone().try_acquire_many_owned(more).map(|more| share.add(more)).is_ok(),
+        }
+    }
+
     /// Makes a share cover at least `bytes`, waiting where there is no room.
     pub async fn grow(&self, share: &mut Share, bytes: usize) {
-        let more = bytes.saturating_sub(share.bytes());
-        if share.lead.is_some() || more == 0 {
+        if share.leads() || self.try_grow(share, bytes) {
             return;
         }
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        if let Ok(more) = self.common.clone().try_acquire_many_owned(more) {
-            share.add(more);
-            return;
-        }
+        let more = share.lacks(bytes);
         let _waits = self.waiting.begin();
         tokio::select! {
             biased;
@@ -94,6 +98,11 @@ impl Share {
 
     pub fn covers(&self, bytes: usize) -> bool {
         self.leads() || self.bytes() >= bytes
+    }
+
+    /// How much of the common part it would take to cover so many.
+    fn lacks(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.saturating_sub(self.bytes())).unwrap_or(u32::MAX)
     }
 
     fn add(&mut self, more: OwnedSemaphorePermit) {
