@@ -132,6 +132,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_is_written_as_prost_writes_it() {
+        let around = |bits: u32| [(1u64 << bits) - 1, 1 << bits, (1 << bits) | 1];
+        for value in (0..64).flat_map(around).chain([0x0123_4567_89ab, 0x1_5555_5555_5555, u64::MAX]) {
+            let (mut ours, mut theirs) = (vec![1], vec![1]);
+            put_tagged(&mut ours, 3 << 3, value);
+            prost::encoding::uint64::encode(3, &value, &mut theirs);
+            assert_eq!(ours, theirs, "{value:#x}");
+        }
+    }
+
+    #[test]
     fn a_length_is_checked_before_it_is_believed() {
         let limit = 100;
         assert_eq!(frame(&[], limit), Frame::Partial(4));
