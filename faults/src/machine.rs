@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::Config;
-use crate::content::PAGE;
+use crate::content::{PAGE, SECTOR};
 use crate::errno::Errno;
 use crate::event::{Death, Event, Op, Progress, Site, Struck};
 use crate::fault::{Cut, FaultId, Faults, Keep, Kind, Target};
@@ -315,18 +315,20 @@ impl Machine {
     }
 
     /// The lights go out: what is on the medium now is one of the images that the profile allows. `torn` names the bytes
-    /// of a write that are certain to be there: inode, position, count.
+    /// of a write that are certain to be there: inode, position, count. With them comes what lies before them in their
+    /// first sector, since a sector is written as the cache has it.
     pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>, keep: Keep) {
         // A choice that says all of what is left leaves nothing to be said of the write.
         let torn = torn.filter(|_| !matches!(keep, Keep::Image(_) | Keep::Draw(_)));
         let torn = torn.and_then(|(ino, position, count)| {
-            let data = self.state.file(ino)?.seen.slice(position, count);
+            let from = position - position % SECTOR;
+            let data = self.state.file(ino)?.seen.slice(from, position + count - from);
             if self.state.profile.data_before_length()
                 && let Some(file) = self.state.file_mut(ino)
             {
                 file.settle(u64::MAX);
             }
-            Some((ino, position, data))
+            Some((ino, from, data))
         });
         self.end_all(&death);
         self.state = crate::legal::keep(&self.state, keep, &mut self.losses);

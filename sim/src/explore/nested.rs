@@ -147,7 +147,7 @@ impl Inside<'_, '_> {
             && self.must_be_alike(power)
         {
             self.report.compared += 1;
-            walk.again(Again::Killed { operation: point.steps as u64 }, &self.once, &again.image());
+            walk.again(Again::Killed { operation: point.steps as u64 }, &self.once, Ok(&again.image()));
         }
         walk.findings.first().map(|broken| (point, broken.clone()))
     }

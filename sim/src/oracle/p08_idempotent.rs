@@ -16,11 +16,17 @@ const MARKERS: [&str; 4] = ["running", "clean", "was-clean", "synced"];
 
 /// What one recovery left, and what the other way left. Where the scenario has damaged files, a recovery that trusts a clean
 /// stop may see less than one that does not.
-pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, other: &Image) {
+pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, other: Result<&Image, &str>) {
     if model.lying && matches!(how, Again::Killed { .. }) {
         // What the killed recovery synced may be gone as well: the next one starts from something else.
         return;
     }
+    let other = match other {
+        Ok(other) => other,
+        Err(why) => {
+            return differs(f, how, "start", "the broker starts".into(), format!("it does not: {why}"));
+        }
+    };
     let (mut once, mut other) = (files(once), files(other));
     // Only the first one can have trusted a clean stop; one that was taken back can be there again on a disk that lies.
     if model.marked || model.lying {

@@ -169,7 +169,7 @@ impl Walk {
     }
 
     /// Another way to recover the same files must come to the same.
-    pub(crate) fn again(&mut self, how: Again, once: &Image, other: &Image) {
+    pub(crate) fn again(&mut self, how: Again, once: &Image, other: Result<&Image, &str>) {
         p08_idempotent::again(&mut self.findings, &self.model, how, once, other);
     }
 
@@ -228,7 +228,9 @@ impl Walk {
                 self.crash(*kind, entry.at);
             }
             Event::Image { moment, image } => self.image(*moment, image),
-            Event::Again { how, once, other } => p08_idempotent::again(f, &self.model, *how, once, other),
+            Event::Again { how, once, other } => {
+                p08_idempotent::again(f, &self.model, *how, once, other.as_deref().map_err(|why| &**why));
+            }
             Event::LookBegins => self.look = Some(Look::default()),
             Event::LookEnds { complete } => {
                 if let Some(look) = self.look.take().filter(|_| *complete) {

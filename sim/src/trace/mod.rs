@@ -290,8 +290,8 @@ pub enum Event {
         how: Again,
         /// What one recovery left.
         once: Arc<Image>,
-        /// What the other way left.
-        other: Arc<Image>,
+        /// What the other way left, or why the broker did not start.
+        other: Result<Arc<Image>, Arc<str>>,
     },
     /// Something about the world changes that stands between clients and the broker.
     World(World),

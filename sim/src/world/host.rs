@@ -300,24 +300,19 @@ impl Host {
             return;
         }
         let copy = self.copy_of(&self.disk);
-        if !self.recover(&copy) {
-            return;
-        }
-        let once = Arc::new(image_of(&copy));
+        // Where it does not start, the run itself says so.
+        let Ok(once) = self.recover(&copy) else { return };
         let operations = copy.operations();
-        let again = self.copy_of(&copy);
-        if self.recover(&again) {
-            let other = Arc::new(image_of(&again));
-            self.recorder.add(Event::Again { how: Again::Twice, once: once.clone(), other });
-        }
+        let other = self.recover(&self.copy_of(&copy));
+        self.recorder.add(Event::Again { how: Again::Twice, once: once.clone(), other });
         let killed = self.copy_of(&self.disk);
         let nth = 1 + self.recorder.now() % operations.max(1);
         let crash = faults::Kind::Crash { at: faults::Cut::Before };
         let aimed = killed.aim(faults::Fault::any("*", crash).nth(nth));
-        self.recover(&killed);
+        let _ = self.recover(&killed);
         killed.disarm_all();
-        if aimed.is_ok() && self.recover(&killed) {
-            let other = Arc::new(image_of(&killed));
+        if aimed.is_ok() {
+            let other = self.recover(&killed);
             self.recorder.add(Event::Again { how: Again::Killed { operation: nth }, once, other });
         }
     }
@@ -327,8 +322,8 @@ impl Host {
         disk.snapshot().to_disk(faults::Config { capacity: None, ..self.disk.config() })
     }
 
-    /// Whether the broker opens a copy of the disk.
-    fn recover(&self, copy: &faults::Disk) -> bool {
+    /// What the broker makes of a copy of the disk when it opens it.
+    fn recover(&self, copy: &faults::Disk) -> Result<Arc<Image>, Arc<str>> {
         let phases = Phases::new(copy.clone());
         let world = World {
             disk: WorldDisk::new(copy.process(), phases, Stalls::new(copy.clone(), 0)),
@@ -338,7 +333,10 @@ impl Host {
         let settings = log_settings(&self.settings.borrow());
         let opened = Broker::open(world, Path::new(DATA), settings, &|_, _, _| {});
         copy.kill_all(); // before the broker is dropped: dropping is not what is looked at
-        opened.is_ok()
+        match opened {
+            Ok(_) => Ok(Arc::new(image_of(copy))),
+            Err(e) => Err(with_relative_paths(&e.to_string()).into()),
+        }
     }
 }
 

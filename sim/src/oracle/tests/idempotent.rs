@@ -14,7 +14,7 @@ fn damage_is_recovered_to_the_same_twice() {
         story.image(Moment::Untouched, &[(0, &whole)]);
         story.image(Moment::Touched, &[(0, &damaged)]);
         story.starts();
-        let other = image(&[(0, &records(0, again))]);
+        let other = Ok(image(&[(0, &records(0, again))]));
         story.add(Event::Again { how, once: image(&[(0, &records(0, "a"))]), other });
         story.broken()
     };
@@ -23,5 +23,17 @@ fn damage_is_recovered_to_the_same_twice() {
         assert_eq!(story(CrashKind::Process, how, "ab").len(), 1, "{how:?}");
         // The first one may have trusted the stop, and not have looked.
         assert_eq!(story(CrashKind::Stop, how, "ab"), [""; 0]);
+    }
+}
+
+#[test]
+fn what_one_recovery_has_left_the_next_one_does_not_refuse() {
+    for (other, broken) in [(Ok(image(&[])), 0), (Err("running is not what this broker writes".into()), 1)] {
+        for how in [Again::Twice, Again::Killed { operation: 3 }] {
+            let mut story = Story::new(Mode::Os);
+            story.crash(CrashKind::Process);
+            story.add(Event::Again { how, once: image(&[]), other: other.clone() });
+            assert_eq!(story.broken().len(), broken, "{how:?}");
+        }
     }
 }
