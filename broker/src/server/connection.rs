@@ -294,9 +294,9 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 let bytes = fetched.bytes.len();
                 self.answers.put(Answer::Consumed(fetched, room), bytes).await;
             }
-            Other::Long(frame, room) => {
+            Other::List(frame, room) => {
                 let bytes = frame.len();
-                self.answers.put(Answer::Long(frame, room), bytes).await;
+                self.answers.put(Answer::List(frame, room), bytes).await;
             }
             Other::Response(response) => self.answer(response).await,
         }

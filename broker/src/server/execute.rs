@@ -23,8 +23,8 @@ use crate::wire::{self, PREFIX_BYTES};
 pub(super) enum Other {
     /// Records, still as they lie in the log, and the room that they take.
     Consumed(Fetched, Reserved),
-    /// The frame of another long answer, and the room that it takes.
-    Long(Vec<u8>, Reserved),
+    /// The frame of a list, and the room that it takes.
+    List(Vec<u8>, Reserved),
     Response(proto::Response),
 }
 
@@ -117,17 +117,16 @@ async fn fetch<D: Disk>(
     Ok((partition.read(offset, bytes)?, share))
 }
 
-/// Answers with a list. A long one waits for room, and is encoded at once, since then it takes the least memory.
+/// Answers with a list, encoded at once: it takes many times as much memory until it is. A long one waits for room.
 async fn list<D: Disk>(
     make: impl Fn() -> Result<response::Kind, Error>,
     context: &Context<D>,
 ) -> Result<Other, Error> {
     let mut response = proto::Response::from(make()?);
     let bytes = response.encoded_len();
-    if bytes <= OWN_BYTES {
-        return Ok(Other::Response(response));
-    }
-    let room = match context.room.wait(bytes).now_or_never() {
+    let waiting =
+        if bytes > OWN_BYTES { context.room.wait(bytes).now_or_never() } else { Some(Reserved::default()) };
+    let room = match waiting {
         Some(room) => room,
         None => {
             // While it waits, its memory is not taken.
@@ -139,7 +138,7 @@ async fn list<D: Disk>(
     };
     let mut frame = Vec::with_capacity(PREFIX_BYTES + bytes);
     wire::put(&mut frame, &response);
-    Ok(Other::Long(frame, room))
+    Ok(Other::List(frame, room))
 }
 
 /// Waits for room for an answer that cannot be shorter.

@@ -30,8 +30,8 @@ pub(super) enum Answer<D: Disk> {
     Produced(Box<Run<D>>),
     /// A consume, with the room that its records take.
     Consumed(Fetched, Reserved),
-    /// The frame of another long answer, with the room that it takes.
-    Long(Vec<u8>, Reserved),
+    /// The frame of a list, with the room that it takes.
+    List(Vec<u8>, Reserved),
     Other(proto::Response),
 }
 
@@ -103,7 +103,8 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
                     self.write().await?;
                 }
             }
-            Answer::Long(frame, room) => {
+            Answer::List(frame, room) if room.is_empty() => self.output.extend_from_slice(&frame),
+            Answer::List(frame, room) => {
                 // It is sent from where it is: a copy would take as much again.
                 self.flush().await?;
                 self.hold(room, frame.len());

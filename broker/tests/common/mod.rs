@@ -25,7 +25,7 @@ use broker::work::Threads;
 use prost::Message;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +76,14 @@ impl Server {
 
     pub async fn connect(&self) -> Raw {
         Raw(TcpStream::connect(&self.addr).await.expect("the server listens"))
+    }
+
+    /// A connection of which the system takes little before the client does.
+    pub async fn connect_taking_little(&self) -> Raw {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4 << 10).expect("it can be small");
+        let addr = self.addr.parse().expect("an address");
+        Raw(socket.connect(addr).await.expect("the server listens"))
     }
 
     pub async fn pipeline(&self) -> Connection<TcpStream> {
