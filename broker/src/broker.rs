@@ -262,7 +262,9 @@ impl<D: Disk> Broker<D> {
             }
             for topic in self.topics() {
                 for partition in topic.partitions() {
-                    retention::look(partition).await;
+                    let partition = partition.clone();
+                    // A task for each: a panic is the end of its partition (see `OnPanic`), and not of looking after the others.
+                    let _ = tokio::spawn(async move { retention::look(&partition).await }).await;
                 }
             }
         }

@@ -93,6 +93,7 @@ async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
             Ok(()) => segment::remove(&disk, &dir, oldest.base),
             Err(e) => Removed::Not(e),
         };
+        let _guard = partition.watch_removal();
         let removed = off_thread(&*config.work, remove).await;
         partition.end_removal(oldest, &removed);
         match removed {

@@ -34,6 +34,9 @@ pub(crate) async fn off_thread<T: Send + 'static>(
 }
 
 /// Worker threads: tokio's blocking pool, and scoped threads for [`Work::run_all`].
+///
+/// The pool panics where it has no thread and the system grants none. A runtime with a long `thread_keep_alive`, which has run one
+/// job, always has one.
 #[derive(Debug, Default)]
 pub struct Threads;
 

@@ -17,13 +17,14 @@ use broker::clock::SystemClock;
 use broker::disk::{Disk, OsDisk};
 use broker::error::{Code, Error};
 use broker::partition::{Appended, Partition};
-use broker::settings::{Settings, TopicSettings};
+use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
 use broker::work::{Job, Threads, Work};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use common::LONG;
 use common::failing::{Failing, Meanwhile};
 
 /// Segments of three records.
@@ -200,4 +201,71 @@ async fn a_roll_of_what_is_being_deleted_is_told_as_that() {
     assert!(matches!(appended.await.unwrap(), Err(Error::Deleted { .. })));
     late.ends.notify_one();
     deleted.await.unwrap().unwrap();
+}
+
+/// Waits until this is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waits = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.unwrap_or_else(|_| panic!("not so: {what}"));
+}
+
+/// Whatever a panic leaves undone, a stop ends.
+async fn closes<D: Disk>(broker: &Broker<D>) {
+    tokio::time::timeout(LONG, broker.close()).await.expect("the stop ends").unwrap();
+}
+
+#[tokio::test]
+async fn who_waits_for_a_sync_that_panics_is_told() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let settings = Settings { durability: Durability::Always, ..Settings::default() };
+    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    let partition = make(&broker).await;
+    disk.0.panics.store(true, Ordering::SeqCst);
+    let end = append(&partition, "0").await.unwrap().end;
+    let committed = tokio::time::timeout(LONG, partition.committed(end)).await.expect("it is told");
+    assert_eq!(committed.unwrap_err().code(), Code::OutcomeUnknown);
+    assert_eq!(append(&partition, "1").await.unwrap_err().code(), Code::Fenced);
+    closes(&broker).await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_roll_that_panics_is_told() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let broker = open(dir.path(), disk.clone(), small(), Arc::new(Threads));
+    let partition = make(&broker).await;
+    for n in 0..3 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    disk.0.panics.store(true, Ordering::SeqCst);
+    let appended = tokio::time::timeout(LONG, append(&partition, "3")).await.expect("it is told");
+    assert_eq!(appended.unwrap_err().code(), Code::Fenced);
+    assert_eq!(partition.read(Offset::ZERO, 1000).unwrap().next, Offset::new(3), "what there is can be read");
+    closes(&broker).await;
+}
+
+#[tokio::test]
+async fn a_removal_that_panics_ends_neither_a_stop_nor_the_removals_of_others() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let settings = Settings { retention_bytes: Some(100), ..small() };
+    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    let topic = broker.topic("t").unwrap();
+    let [bad, good] = topic.partitions() else { panic!("two") };
+    for n in 0..12 {
+        append(bad, &n.to_string()).await.unwrap();
+    }
+    bad.idle().await;
+    disk.0.panics.store(true, Ordering::SeqCst);
+    tokio::spawn(broker.clone().housekeeping());
+    until("it is fenced", || bad.fenced().is_some()).await;
+    disk.0.panics.store(false, Ordering::SeqCst);
+    for n in 0..12 {
+        append(good, &n.to_string()).await.unwrap();
+    }
+    until("the oldest segments are removed", || good.bytes() <= 100).await;
+    closes(&broker).await;
 }

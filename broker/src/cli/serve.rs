@@ -14,8 +14,9 @@ use broker::metrics::Metrics;
 use broker::report::{PartitionReport, Report};
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
-use broker::work::Threads;
+use broker::work::{Threads, Work};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -261,13 +262,21 @@ pub fn run(args: Args) -> Result<(), Stop> {
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args)?;
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|e| format!("cannot start threads: {e}"))?;
+    let runtime = runtime(threads).map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(async { survive_size_limits() });
     let (broker, report) = open(&args, room.partitions)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
     runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
+}
+
+/// A thread that syncs and the like, once there, stays, and one is there from the start. Otherwise, in a moment in which the system
+/// grants no more threads, there could be none at all.
+fn runtime(threads: usize) -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(threads).thread_keep_alive(Duration::MAX).enable_all().build()?;
+    runtime.block_on(async { Threads.run(Box::new(|| ())).await });
+    Ok(runtime)
 }
 
 fn default_threads() -> usize {

@@ -21,6 +21,24 @@ use crate::settings::Durability;
 use crate::units::Offset;
 use crate::work::off_thread;
 
+/// Where a panic ends what others wait for, they are told instead: it is noted as ended, and the partition is fenced.
+pub(crate) struct OnPanic<'a, D: Disk>(&'a Partition<D>, fn(&mut State<D>));
+
+impl<D: Disk> Drop for OnPanic<'_, D> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let Self(partition, note_the_end) = self;
+        let mut state = partition.lock();
+        note_the_end(&mut state);
+        // It may have come as far as the disk, or not: only a start shows.
+        partition.fence_now(&mut state, "its background work panicked".into());
+        drop(state);
+        partition.wake_all();
+    }
+}
+
 /// What the background task does next.
 pub(super) enum Chore<F> {
     Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
@@ -75,6 +93,7 @@ impl<D: Disk> Partition<D> {
     }
 
     pub(super) async fn chores(self) {
+        let _guard = OnPanic(&self, |state| state.busy = false);
         loop {
             let chore = {
                 let mut state = self.lock();
@@ -157,6 +176,11 @@ impl<D: Disk> Partition<D> {
         let may = state.fenced.is_none() && state.life == Life::Open;
         state.removing = state.sealed.first().copied().filter(|s| may && s.end <= offset);
         state.removing
+    }
+
+    /// To be held during a removal.
+    pub(crate) fn watch_removal(&self) -> OnPanic<'_, D> {
+        OnPanic(self, |state| state.removing = None)
     }
 
     /// What became of it.

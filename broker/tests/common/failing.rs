@@ -31,11 +31,19 @@ pub struct Switches {
     /// Those of logs, and of their copies.
     pub sync_fails: AtomicBool,
     pub sync_hangs: AtomicBool,
+    /// Where a log is synced, or a file removed, there is a bug.
+    pub panics: AtomicBool,
     pub read_only: AtomicBool,
     /// Files may only be so long, where it is not 0.
     pub file_bytes_max: AtomicU64,
     /// What happens, once, when a log is about to be opened for reading.
     pub meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+impl Switches {
+    fn may_panic(&self) {
+        assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
+    }
 }
 
 pub struct Meanwhile(pub Box<dyn FnOnce() + Send>);
@@ -95,6 +103,7 @@ impl Disk for Failing {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.changes()?;
+        self.0.may_panic();
         OsDisk.remove_file(path)
     }
 
@@ -156,6 +165,9 @@ impl DiskFile for FailingFile {
     fn sync_data(&self) -> io::Result<()> {
         while self.1.sync_hangs.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(5));
+        }
+        if self.2 {
+            self.1.may_panic();
         }
         match self.2 && self.1.sync_fails.load(Ordering::SeqCst) {
             true => Err(io::Error::from_raw_os_error(EIO)),
