@@ -149,6 +149,7 @@ impl<D: Disk> Broker<D> {
         let made = off_thread(&*self.0.world.work, move || this.make(topic_name, settings)).await;
         let (topic, unopened) = made.map_err(|unsettled| match unsettled {
             Unsettled::Undone(e) => Error::Storage { path: self.0.data.join(name), source: e.into() },
+            Unsettled::Stopping => Error::ShuttingDown,
             Unsettled::InDoubt(e) => {
                 self.made_in_doubt(name, format!("the data directory could not be synced: {e}"))
             }
@@ -164,7 +165,7 @@ impl<D: Disk> Broker<D> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
         // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us.
         markers::forget_topic(disk, data, &name)?;
-        topic::create(disk, data, &name, &settings)?;
+        topic::create(disk, data, &name, &settings, || *self.life() == Life::Closing)?;
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
         let opening = Opening { world, data, home: &self.0.home, settings: &self.0.settings, stats };

@@ -131,6 +131,8 @@ pub(crate) enum Unsettled {
     Undone(io::Error),
     /// It has happened, and a restart may find that it has not.
     InDoubt(io::Error),
+    /// Nothing has happened: the broker is stopping.
+    Stopping,
 }
 
 impl From<io::Error> for Unsettled {
@@ -139,28 +141,32 @@ impl From<io::Error> for Unsettled {
     }
 }
 
-/// Makes a topic's directory with all it holds, durably.
+/// Makes a topic's directory with all it holds, durably. That takes a sync for each partition, which a stop does not wait for.
 pub(crate) fn create<D: Disk>(
     disk: &D,
     data: &Path,
     name: &str,
     settings: &TopicSettings,
+    is_stopping: impl Fn() -> bool,
 ) -> Result<(), Unsettled> {
     let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
     purge(disk, &unfinished)?;
     let made = (|| {
         disk.create_dir(&unfinished)?;
         for number in 0..settings.partitions {
+            if is_stopping() {
+                return Err(Unsettled::Stopping);
+            }
             let dir = unfinished.join(number.to_string());
             disk.create_dir(&dir)?;
             segment::create(disk, &dir, Offset::ZERO, 1)?;
             disk::sync_dir(disk, &disk.open_dir(&dir)?)?;
         }
-        files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())
+        Ok(files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())?)
     })();
-    if let Err(e) = made {
+    if let Err(unsettled) = made {
         let _ = files::remove_tree(disk, &unfinished);
-        return Err(Unsettled::Undone(e));
+        return Err(unsettled);
     }
     let dir = disk.open_dir(data)?;
     if let Err(e) = disk.rename(&unfinished, &data.join(name))

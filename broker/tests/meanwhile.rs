@@ -20,12 +20,13 @@ use broker::partition::{Appended, Partition};
 use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
 use broker::work::{Job, Threads, Work};
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use common::LONG;
-use common::failing::{Failing, Meanwhile};
+use common::failing::{Failing, GoOn, Meanwhile};
 
 /// Segments of three records.
 fn small() -> Settings {
@@ -268,4 +269,27 @@ async fn a_removal_that_panics_ends_neither_a_stop_nor_the_removals_of_others() 
     }
     until("the oldest segments are removed", || good.bytes() <= 100).await;
     closes(&broker).await;
+}
+
+/// A topic of many partitions takes as many syncs, for which a stop has no time.
+#[tokio::test]
+async fn a_stop_does_not_wait_until_all_of_a_large_topic_is_made() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let broker = open(dir.path(), disk.clone(), Settings::default(), Arc::new(Threads));
+    let _go_on = GoOn(disk.clone());
+    disk.0.dir_sync_hangs.store(true, Ordering::SeqCst);
+    let made = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.create_topic("large", TopicSettings::with_partitions(100)).await }
+    });
+    until("it has begun", || dir.path().join("large~new/0").exists()).await;
+    let mut closed = Box::pin(broker.close());
+    assert!(closed.as_mut().now_or_never().is_none(), "it waits for what is under way");
+    disk.0.dir_sync_hangs.store(false, Ordering::SeqCst);
+    assert_eq!(made.await.unwrap().unwrap_err().code(), Code::ShuttingDown);
+    tokio::time::timeout(LONG, closed).await.expect("it ends").unwrap();
+    assert!(!dir.path().join("large~new").exists(), "nothing is left of it");
+    drop(broker);
+    let broker = open(dir.path(), disk, Settings::default(), Arc::new(Threads));
+    assert_eq!(broker.topic("large").unwrap_err().code(), Code::UnknownTopic);
 }

@@ -31,6 +31,8 @@ pub struct Switches {
     /// Those of logs, and of their copies.
     pub sync_fails: AtomicBool,
     pub sync_hangs: AtomicBool,
+    /// Syncs of directories wait.
+    pub dir_sync_hangs: AtomicBool,
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
@@ -117,6 +119,7 @@ impl Disk for Failing {
     }
 
     fn sync_dir(&self, dir: &File) -> io::Result<()> {
+        wait_while(&self.0.dir_sync_hangs);
         OsDisk.sync_dir(dir)
     }
 
@@ -130,6 +133,12 @@ impl Disk for Failing {
 
     fn boot_id(&self) -> Option<String> {
         OsDisk.boot_id()
+    }
+}
+
+fn wait_while(it: &AtomicBool) {
+    while it.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -163,9 +172,7 @@ impl DiskFile for FailingFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        while self.1.sync_hangs.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_while(&self.1.sync_hangs);
         if self.2 {
             self.1.may_panic();
         }
@@ -189,11 +196,12 @@ pub struct Server {
 }
 
 /// No sync hangs when a test has ended, however it did: its thread would be waited for.
-struct GoOn(Failing);
+pub struct GoOn(pub Failing);
 
 impl Drop for GoOn {
     fn drop(&mut self) {
         self.0.0.sync_hangs.store(false, Ordering::SeqCst);
+        self.0.0.dir_sync_hangs.store(false, Ordering::SeqCst);
     }
 }
 
