@@ -420,6 +420,42 @@ async fn a_client_that_does_not_listen_gives_way_to_one_that_waits() {
     server.stop().await;
 }
 
+/// Who takes nothing of its short answers is not given the memory for a long one behind them.
+#[tokio::test]
+async fn what_others_need_is_not_kept_for_what_cannot_be_sent_yet() {
+    let limits = Limits {
+        write_time: Duration::from_secs(3600),
+        answer_bytes: 1 << 20,
+        in_flight_bytes: 64 << 20,
+        ..Limits::default()
+    };
+    let server = Server::with_limits(limits).await;
+    server.topic("t", 1).await;
+    for bytes in [60_000, 60_000, 60_000, 60_000, 1 << 20] {
+        ok(server.client().produce("t", Some(0), record("x".repeat(bytes))).await);
+    }
+    let short = Fetch { max_bytes: 1, ..Fetch::from(Offset::ZERO) };
+    let many_records = Fetch { max_bytes: 1 << 20, ..Fetch::from(Offset::ZERO) };
+    let long_record = Fetch { max_bytes: 1, ..Fetch::from(Offset::new(4)) };
+    let framed = |fetch: Fetch| framed(request::Kind::Consume(fetch.request("t", 0)));
+    for (long, consumes) in [(many_records, 201), (long_record, 403)] {
+        let mut deaf = server.connect_taking_little().await;
+        // More than the system takes for it.
+        deaf.send(&framed(short).repeat(200)).await;
+        deaf.send(&framed(long)).await;
+        let all = format!("requests_total{{kind=\"consume\"}} {consumes}\n");
+        let begun = async {
+            while !server.metrics.text(server.broker.stats()).contains(&all) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LONG, begun).await.expect("all are executed");
+        let consumed = ok(server.client().consume("t", 0, long_record).await);
+        assert_eq!(consumed.records.len(), 1);
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_name_that_is_too_long_is_not_told_back() {
     let server = Server::start().await;

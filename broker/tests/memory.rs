@@ -78,7 +78,7 @@ async fn answers_that_nobody_takes_share_a_bounded_room() {
         pipeline.receive_produced().await.expect("the server answers");
     }
 
-    // Each could hold three answers of 8 MiB: one that is sent, one behind it, and one that waits to be queued.
+    // Each could hold an answer of 8 MiB.
     let before = resident();
     let mut connections = Vec::new();
     for _ in 0..60 {
@@ -145,7 +145,7 @@ async fn long_lists_that_nobody_takes_share_it_too() {
         server.topic(&format!("{n:0249}"), 1).await;
     }
 
-    // Each could hold a megabyte and more: what may be in flight, one that is sent, and one that waits to be queued.
+    // Each could hold one of 100 KiB, and a megabyte if more than one were made before it is sent.
     let before = resident();
     let mut connections = Vec::new();
     for _ in 0..100 {

@@ -65,7 +65,19 @@ impl<T> Answers<T> {
     /// Queues an answer when there is room for it.
     pub async fn put(&self, answer: T, bytes: usize) {
         let bytes = bytes.clamp(1, self.bytes);
-        let mut answer = Some(answer);
+        self.room_for(bytes).await;
+        let mut state = self.state();
+        state.bytes += bytes;
+        state.queue.push_back((answer, bytes));
+    }
+
+    /// Waits until all have been sent.
+    pub async fn until_all_sent(&self) {
+        self.room_for(self.bytes).await;
+    }
+
+    /// Waits for room for so many bytes.
+    async fn room_for(&self, bytes: usize) {
         poll_fn(|_| {
             let mut state = self.state();
             state.wanted = bytes;
@@ -73,8 +85,6 @@ impl<T> Answers<T> {
                 return Poll::Pending;
             }
             state.wanted = 0;
-            state.bytes += bytes;
-            state.queue.extend(answer.take().map(|answer| (answer, bytes)));
             Poll::Ready(())
         })
         .await;
@@ -175,6 +185,18 @@ mod tests {
             answers.put(nth, 1).now_or_never().expect("there is room");
         }
         assert!(answers.put(4, 1).now_or_never().is_none(), "three wait");
+    }
+
+    #[test]
+    fn all_are_sent_when_none_is_under_way() {
+        let answers = Answers::new(10, 3);
+        answers.until_all_sent().now_or_never().expect("there is none");
+        answers.put(0, 1).now_or_never().expect("there is room");
+        assert!(answers.until_all_sent().now_or_never().is_none());
+        let (_, bytes) = answers.try_next().expect("there is one");
+        assert!(answers.until_all_sent().now_or_never().is_none(), "taken is not sent");
+        answers.sent(bytes);
+        answers.until_all_sent().now_or_never().expect("it is sent");
     }
 
     #[test]

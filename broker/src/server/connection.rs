@@ -289,7 +289,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                 self.input.end(&mut self.stream).await;
             }
         };
-        match execute::other(kind, self.context, unwaited).await {
+        match execute::other(kind, self.context, self.answers, unwaited).await {
             Other::Consumed(fetched, room) => {
                 let bytes = fetched.bytes.len();
                 self.answers.put(Answer::Consumed(fetched, room), bytes).await;

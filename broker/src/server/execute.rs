@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use prost::Message;
 use tokio::time::sleep;
 
 use super::answer_memory::Reserved;
+use super::answers::Answers;
 use super::connection::Context;
 use super::limits::OWN_BYTES;
+use super::send::Answer;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::metrics::Kind;
@@ -34,17 +35,18 @@ impl From<response::Kind> for Other {
     }
 }
 
-/// Executes one request. It waits for records no longer than until `unwaited` ends, as it does when the client sends no
-/// more: maybe it does not listen any more either.
+/// Executes one request, behind these answers. It waits for records no longer than until `unwaited` ends, as it does when the
+/// client sends no more: maybe it does not listen any more either.
 pub(super) async fn other<D: Disk>(
     kind: request::Kind,
     context: &Context<D>,
+    answers: &Answers<Answer<D>>,
     unwaited: impl Future<Output = ()>,
 ) -> Other {
     let (metric, answer) = match kind {
         request::Kind::Consume(request) => {
             context.metrics.requests(Kind::consume, 1);
-            return match consume(request, context, unwaited).await {
+            return match consume(request, context, answers, unwaited).await {
                 Ok((fetched, share)) => {
                     context.metrics.bytes_consumed.inc_by(fetched.bytes.len() as u64);
                     Other::Consumed(fetched, share)
@@ -54,9 +56,11 @@ pub(super) async fn other<D: Disk>(
         }
         request::Kind::CreateTopic(request) => (Kind::create_topic, create_topic(request, context).await),
         request::Kind::DeleteTopic(request) => (Kind::delete_topic, delete_topic(request, context).await),
-        request::Kind::ListTopics(_) => (Kind::list_topics, list(|| Ok(list_topics(context)), context).await),
+        request::Kind::ListTopics(_) => {
+            (Kind::list_topics, list(|| Ok(list_topics(context)), context, answers).await)
+        }
         request::Kind::ListPartitions(request) => {
-            (Kind::list_partitions, list(|| list_partitions(&request, context), context).await)
+            (Kind::list_partitions, list(|| list_partitions(&request, context), context, answers).await)
         }
         request::Kind::ListOffsets(request) => (Kind::list_offsets, list_offsets(request, context)),
         request::Kind::Produce(_) => unreachable!("produces are gathered by their connection"),
@@ -77,13 +81,14 @@ fn error<D: Disk>(error: Error, context: &Context<D>) -> Other {
 async fn consume<D: Disk>(
     request: proto::ConsumeRequest,
     context: &Context<D>,
+    answers: &Answers<Answer<D>>,
     unwaited: impl Future<Output = ()>,
 ) -> Result<(Fetched, Reserved), Error> {
     let topic = context.broker.topic(&request.topic)?;
     let partition = topic.partition(request.partition)?;
     let offset = Offset::new(request.offset);
     let max_bytes = (request.max_bytes as usize).min(context.limits.fetch_bytes);
-    let (fetched, share) = fetch(partition, offset, max_bytes, context).await?;
+    let (fetched, share) = fetch(partition, offset, max_bytes, context, answers).await?;
     let wait = Duration::from_millis(request.max_wait_ms.into()).min(context.limits.wait);
     if !fetched.bytes.is_empty() || wait.is_zero() {
         return Ok((fetched, share));
@@ -95,16 +100,27 @@ async fn consume<D: Disk>(
         () = sleep(wait) => {}
         () = unwaited => {}
     }
-    fetch(partition, offset, max_bytes, context).await
+    fetch(partition, offset, max_bytes, context, answers).await
 }
 
-/// Reads what there is room for.
+/// Reads what there is room for. Nothing takes room before all answers before it have been sent: a client that is slow to take
+/// those would keep it from others meanwhile.
 async fn fetch<D: Disk>(
     partition: &Partition<D>,
     offset: Offset,
     max_bytes: usize,
     context: &Context<D>,
+    answers: &Answers<Answer<D>>,
 ) -> Result<(Fetched, Reserved), Error> {
+    if max_bytes > OWN_BYTES && !answers.all_sent() {
+        // What is there may be little, and needs no room then.
+        let fetched = partition.read(offset, OWN_BYTES)?;
+        if fetched.next == fetched.range.end && fetched.bytes.len() <= OWN_BYTES {
+            return Ok((fetched, Reserved::default()));
+        }
+        drop(fetched);
+        answers.until_all_sent().await;
+    }
     let (max_bytes, mut share) = context.room.take(max_bytes);
     let fetched = partition.read(offset, max_bytes)?;
     let bytes = fetched.bytes.len();
@@ -113,7 +129,7 @@ async fn fetch<D: Disk>(
     }
     // A single record, longer than what was asked for or there was room for. While it waits, its memory is not taken.
     drop((fetched, share));
-    let share = wait_for_room(bytes, context).await?;
+    let share = wait_for_room(bytes, context, answers).await?;
     Ok((partition.read(offset, bytes)?, share))
 }
 
@@ -121,28 +137,29 @@ async fn fetch<D: Disk>(
 async fn list<D: Disk>(
     make: impl Fn() -> Result<response::Kind, Error>,
     context: &Context<D>,
+    answers: &Answers<Answer<D>>,
 ) -> Result<Other, Error> {
     let mut response = proto::Response::from(make()?);
     let bytes = response.encoded_len();
-    let waiting =
-        if bytes > OWN_BYTES { context.room.wait(bytes).now_or_never() } else { Some(Reserved::default()) };
-    let room = match waiting {
-        Some(room) => room,
-        None => {
-            // While it waits, its memory is not taken.
-            drop(response);
-            let room = wait_for_room(bytes, context).await?;
-            response = make()?.into();
-            room
-        }
-    };
+    let mut room = Reserved::default();
+    if bytes > OWN_BYTES {
+        // While it waits, its memory is not taken.
+        drop(response);
+        room = wait_for_room(bytes, context, answers).await?;
+        response = make()?.into();
+    }
     let mut frame = Vec::with_capacity(PREFIX_BYTES + bytes);
     wire::put(&mut frame, &response);
     Ok(Other::List(frame, room))
 }
 
-/// Waits for room for an answer that cannot be shorter.
-async fn wait_for_room<D: Disk>(bytes: usize, context: &Context<D>) -> Result<Reserved, Error> {
+/// Waits until all answers before have been sent, and then for room for one that cannot be shorter.
+async fn wait_for_room<D: Disk>(
+    bytes: usize,
+    context: &Context<D>,
+    answers: &Answers<Answer<D>>,
+) -> Result<Reserved, Error> {
+    answers.until_all_sent().await;
     tokio::select! {
         biased;
         () = context.stop.cancelled() => Err(Error::ShuttingDown),
