@@ -27,12 +27,14 @@ struct State<T> {
     wanted: usize,
     /// Whether nothing more will come.
     ended: bool,
+    /// Whether the second loop is to give back the memory that it keeps.
+    release: bool,
 }
 
 impl<T> Answers<T> {
     /// For `number` answers of `bytes` in all; one that is longer counts as so many.
     pub fn new(bytes: usize, number: usize) -> Self {
-        let state = State { queue: VecDeque::new(), bytes: 0, wanted: 0, ended: false };
+        let state = State { queue: VecDeque::new(), bytes: 0, wanted: 0, ended: false, release: false };
         Self { bytes: bytes.max(1), number, state: Mutex::new(state) }
     }
 
@@ -95,16 +97,26 @@ impl<T> Answers<T> {
         self.state().queue.pop_front()
     }
 
-    /// The next one. `None`: there will be no more.
-    pub async fn next(&self) -> Option<(T, usize)> {
+    /// The next one. `None`: there will be no more. `release` is called where memory is to be given back meanwhile.
+    pub async fn next(&self, mut release: impl FnMut()) -> Option<(T, usize)> {
         poll_fn(|_| {
             let mut state = self.state();
+            if std::mem::take(&mut state.release) {
+                release();
+            }
             match state.queue.pop_front() {
                 None if !state.ended => Poll::Pending,
                 next => Poll::Ready(next),
             }
         })
         .await
+    }
+
+    /// Gives back the memory of a connection on which nothing comes.
+    pub fn release(&self) {
+        let mut state = self.state();
+        state.queue.shrink_to_fit();
+        state.release = true;
     }
 
     /// So many bytes of answers have been sent.
@@ -149,7 +161,7 @@ mod tests {
         };
         let send = async {
             let mut unsent = Vec::new();
-            while let Some((nth, bytes)) = answers.next().await {
+            while let Some((nth, bytes)) = answers.next(|| ()).await {
                 taken.push(nth);
                 unsent.push(bytes);
                 if answers.state().queue.is_empty() {

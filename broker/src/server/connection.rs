@@ -197,7 +197,10 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         self.input.fit();
         self.batches = Batches::default();
         self.find = ProduceFinder::default();
+        // What was gathered has been appended.
+        *self.run = Run::default();
         self.spare.take();
+        self.answers.release();
     }
 
     /// Executes the whole frames that are there.

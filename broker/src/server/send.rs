@@ -67,7 +67,7 @@ impl<'a, S: AsyncWrite, D: Disk> Sender<'a, S, D> {
                 Some(next) => next,
                 None => {
                     self.flush().await?;
-                    match self.answers.next().await {
+                    match self.answers.next(|| self.output = Vec::new()).await {
                         Some(next) => next,
                         None => break,
                     }
@@ -191,4 +191,44 @@ fn hinders(limit: Duration) -> io::Error {
          (max-answer-bytes)"
     );
     io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use tokio_util::sync::CancellationToken;
+
+    use crate::broker::{Broker, World};
+    use crate::clock::SystemClock;
+    use crate::disk::OsDisk;
+    use crate::error::Code;
+    use crate::metrics::Metrics;
+    use crate::server::Limits;
+    use crate::settings::Settings;
+    use crate::work::InLine;
+
+    #[tokio::test]
+    async fn a_connection_on_which_nothing_comes_keeps_no_output() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+        let (broker, _) =
+            Broker::open(world, dir.path(), Settings::default(), &|_, _, _| {}).expect("it opens");
+        let context =
+            Context::new(broker, Limits::default(), CancellationToken::new(), Arc::new(Metrics::new()));
+        let (stream, _client) = tokio::io::duplex(1 << 20);
+        let (_, write) = tokio::io::split(stream);
+        let (answers, spare) = (Answers::new(1 << 20, 10), Spare::default());
+        let mut sender = Sender::new(write, &answers, &spare, &context);
+        for _ in 0..2 {
+            let answer = proto::ErrorResponse::new(Code::InvalidRequest, "long ".repeat(10_000));
+            answers.put(Answer::Other(answer.into()), 50_000).await;
+            assert!(sender.run().now_or_never().is_none(), "it waits for the next one");
+            assert!(answers.all_sent() && sender.output.capacity() >= 50_000, "which may come soon");
+            answers.release();
+            assert!(sender.run().now_or_never().is_none());
+            assert_eq!(sender.output.capacity(), 0);
+        }
+    }
 }
