@@ -464,3 +464,30 @@ async fn a_long_list_comes_behind_the_answers_before_it() {
     topics(raw.answer().await);
     server.stop().await;
 }
+
+/// A client that has had its answer may say nothing for long, while what it wrote to is deleted.
+#[tokio::test]
+async fn a_silent_connection_keeps_no_files_of_what_is_deleted() {
+    let settings = Settings { durability: Durability::Always, ..Settings::default() };
+    let server = Server::with(settings, Limits::default()).await;
+    server.topic("t", 1).await;
+    let mut raw = server.connect().await;
+    raw.request(produce("t", &["durable"])).await;
+    assert!(matches!(raw.answer().await, Some(response::Kind::Produce(_))));
+    ok(server.client().delete_topic("t").await);
+    let is_kept = || {
+        let open = std::fs::read_dir("/proc/self/fd").expect("a Linux system");
+        let files = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        files.into_iter().any(|file| {
+            file.starts_with(server.dir.path()) && file.to_string_lossy().ends_with("log (deleted)")
+        })
+    };
+    let closed = async {
+        while is_kept() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LONG, closed).await.expect("they are closed");
+    drop(raw);
+    server.stop().await;
+}

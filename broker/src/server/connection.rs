@@ -98,6 +98,11 @@ enum End {
     Ended(String),
 }
 
+/// Whether nobody knows yet whether what ends there is durable.
+fn is_unsettled<D: Disk>((partition, end): &(Partition<D>, Offset)) -> bool {
+    matches!(partition.is_committed(*end), Ok(false))
+}
+
 /// The first loop.
 struct Executor<'a, S, D: Disk> {
     stream: ReadHalf<S>,
@@ -183,7 +188,10 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                         }
                         seen = self.input.received().len();
                         self.release();
-                        look = if self.input.is_charged() { Instant::now() + SILENCE } else { deadline };
+                        // What is under way now is to be given back, too.
+                        let all =
+                            self.unsettled.is_empty() && self.answers.all_sent() && !self.input.is_charged();
+                        look = if all { deadline } else { Instant::now() + SILENCE };
                     }
                     None if between && !self.answers.all_sent() => break,
                     None => return self.timed_out(between).await,
@@ -201,6 +209,9 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         *self.run = Run::default();
         self.spare.take();
         self.answers.release();
+        // Partitions, which may have been deleted and have files open.
+        self.unsettled.retain(is_unsettled);
+        self.unsettled.shrink_to_fit();
     }
 
     /// Executes the whole frames that are there.
@@ -315,7 +326,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         run.append(&mut self.batches, &self.context.metrics).await;
         // Not before: an append may wait. And not later: so may the answer.
         self.input.settle(&self.context.pool, SILENCE);
-        self.unsettled.retain(|(partition, end)| !matches!(partition.is_committed(*end), Ok(true) | Err(_)));
+        self.unsettled.retain(is_unsettled);
         self.unsettled.extend(run.unsettled());
         let bytes = run.answer_bytes();
         self.answers.put(Answer::Produced(run), bytes).await;
