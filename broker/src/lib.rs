@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats · home
-//! log       record → batch → index → meter → scan → segment → markers → recovery → partition → retention → topic → opening → broker
+//! log       record → batch → index → meter → scan → gaps → segment → markers → recovery → partition → retention → topic → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -19,6 +19,7 @@ pub mod clock;
 pub mod disk;
 pub mod error;
 pub mod files;
+mod gaps;
 mod home;
 pub mod index;
 pub mod markers;

@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
+use crate::gaps::Gaps;
 use crate::home::Home;
 use crate::markers::Closed;
 use crate::recovery::Recovered;
@@ -118,6 +119,7 @@ enum Location<F> {
 struct Shared<D: Disk> {
     config: Config<D>,
     state: Mutex<State<D>>,
+    gaps: Arc<Gaps>,
     /// Told when something became durable, a roll ended, the partition was fenced or closed.
     settled: Notify,
     /// Told when there is more to read, or nothing more to wait for.
@@ -129,7 +131,7 @@ impl<D: Disk> Partition<D> {
     pub(crate) fn new(config: Config<D>, recovered: Recovered<D::File>) -> Self {
         let state = State::new(recovered);
         let (settled, more) = (Notify::new(), Notify::new());
-        Self(Arc::new(Shared { config, state: Mutex::new(state), settled, more }))
+        Self(Arc::new(Shared { config, state: Mutex::new(state), gaps: Arc::default(), settled, more }))
     }
 
     /// `topic/number`.
@@ -274,6 +276,7 @@ impl<D: Disk> Partition<D> {
                 bytes: active.position.get(),
                 index: Some(active.index.reader()),
                 time_index: Some(active.time_index.reader()),
+                gaps: self.0.gaps.clone(),
             }),
             _ => {
                 let i = state.sealed.partition_point(|s| s.end <= offset);
@@ -288,7 +291,7 @@ impl<D: Disk> Partition<D> {
         match location {
             Location::Active(view) => Ok(view),
             Location::Sealed(sealed, end) => {
-                let mut view = segment::open_sealed(&config.disk, &config.dir, &sealed)?;
+                let mut view = segment::open_sealed(&config.disk, &config.dir, &sealed, self.0.gaps.clone())?;
                 view.end = view.end.min(end);
                 // By then, what has its names may be another broker's, or another topic's.
                 config.home.check()?;

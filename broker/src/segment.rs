@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
+use crate::gaps::{Gaps, Place};
 use crate::index::{ENTRY_BYTES, Entry, Reader, Writer};
 use crate::meter::Meter;
 use crate::record;
@@ -240,10 +241,17 @@ pub struct View<F> {
     pub index: Option<Reader<F>>,
     /// Time → offset, where there is one.
     pub time_index: Option<Reader<F>>,
+    /// Where damage of the partition's segments was found to end.
+    pub(crate) gaps: Arc<Gaps>,
 }
 
 /// Opens a sealed segment for reading.
-pub fn open_sealed<D: Disk>(disk: &D, dir: &Path, sealed: &Sealed) -> io::Result<View<D::File>> {
+pub(crate) fn open_sealed<D: Disk>(
+    disk: &D,
+    dir: &Path,
+    sealed: &Sealed,
+    gaps: Arc<Gaps>,
+) -> io::Result<View<D::File>> {
     let path = files::segment_path(dir, sealed.base, Kind::Log);
     let log = Arc::new(disk.open(&path, Open::Read)?);
     let index = |kind| {
@@ -260,6 +268,7 @@ pub fn open_sealed<D: Disk>(disk: &D, dir: &Path, sealed: &Sealed) -> io::Result
         index: index(Kind::Index),
         // Where nobody knows the latest time, the index may leave out times that could not be read.
         time_index: sealed.latest.and_then(|_| index(Kind::TimeIndex)),
+        gaps,
     })
 }
 
@@ -283,9 +292,6 @@ pub enum Read {
         next: Offset,
     },
 }
-
-/// A place in a log to start from: a record with this offset begins at this byte.
-type Place = (Offset, Position);
 
 impl<F: DiskFile> View<F> {
     /// Whole records from `from` on, which lies within the view: at least one, and otherwise at most `max_bytes`. `hint`
@@ -363,8 +369,18 @@ impl<F: DiskFile> View<F> {
     /// The next valid record that can follow where there is none at `place`.
     fn behind_damage(&self, window: &mut Window<'_, F>, place: Place) -> io::Result<Option<Place>> {
         let (expected, at) = place;
-        let Some((next_at, next)) = window.look_forward(at.get(), expected)? else { return Ok(None) };
-        Ok((next >= expected && next < self.end).then_some((next, Position::new(next_at))))
+        let (gap, end) = ((self.base, place), (self.end, Position::new(self.bytes)));
+        if let Some(behind) = self.gaps.find(gap, end).filter(|behind| behind.is_none_or(|it| self.holds(it)))
+        {
+            return Ok(behind);
+        }
+        let found = window.look_forward(at.get(), expected)?;
+        let found = found.map(|(next_at, next)| (next, Position::new(next_at)));
+        let behind = found.filter(|(next, _)| *next >= expected && *next < self.end);
+        if readable(window, at, found).is_ok() {
+            self.gaps.remember(gap, end, behind);
+        }
+        Ok(behind)
     }
 
     /// Where to start looking for an offset: the last index entry at or below it, if the log confirms it.
@@ -451,4 +467,110 @@ pub enum TimeLookup {
     },
     /// No record as late as that.
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A file in memory that counts what is read of it.
+    #[derive(Debug)]
+    struct Counted {
+        bytes: Mutex<Vec<u8>>,
+        read: AtomicU64,
+    }
+
+    impl DiskFile for Counted {
+        fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+            let bytes = self.bytes.lock().unwrap();
+            let from = bytes.len().min(usize::try_from(position).unwrap());
+            let len = buf.len().min(bytes.len() - from);
+            buf[..len].copy_from_slice(&bytes[from..from + len]);
+            self.read.fetch_add(len as u64, Ordering::Relaxed);
+            Ok(len)
+        }
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+            unreachable!("it is only read")
+        }
+        fn len(&self) -> io::Result<u64> {
+            unreachable!("its length is known")
+        }
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            unreachable!("it is only read")
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("it is only read")
+        }
+    }
+
+    const RECORD: usize = 10_000;
+
+    /// A log of a hundred records, of which those between the first and the last are damaged.
+    fn damaged() -> View<Counted> {
+        let mut batch = Batch::new();
+        (0..100).for_each(|_| batch.push(None, &[7; RECORD - record::HEADER_BYTES]));
+        batch.seal(Offset::ZERO, Timestamp::ZERO);
+        let mut bytes = batch.bytes().to_vec();
+        (1..99).for_each(|nth| bytes[nth * RECORD + 100] ^= 1);
+        View {
+            path: PathBuf::new(),
+            base: Offset::ZERO,
+            end: Offset::new(100),
+            bytes: bytes.len() as u64,
+            log: Arc::new(Counted { bytes: Mutex::new(bytes), read: AtomicU64::new(0) }),
+            index: None,
+            time_index: None,
+            gaps: Arc::default(),
+        }
+    }
+
+    /// The offset after what a read at this one gave, or behind the damage that it met; and whether that was so.
+    fn read(view: &View<Counted>, from: u64) -> (u64, bool) {
+        match view.read(Offset::new(from), 1, None).unwrap() {
+            Read::Records { next, .. } => (next.get(), false),
+            Read::Damaged { next, .. } => (next.get(), true),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_damage_is_not_looked_for_each_time() {
+        let view = damaged();
+        let cost = |from| {
+            let before = view.log.read.load(Ordering::Relaxed);
+            (read(&view, from), view.log.read.load(Ordering::Relaxed) - before)
+        };
+        let (first, dear) = cost(50);
+        assert!(first == (99, true) && dear > 900_000, "{first:?}, {dear} bytes read");
+        for (from, expected) in [(50, (99, true)), (1, (99, true)), (99, (100, false)), (0, (1, false))] {
+            let (again, cheap) = cost(from);
+            assert!(again == expected && cheap < 100_000, "{from}: {again:?}, {cheap} bytes read");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_be_read_again_is_found_soon() {
+        let view = damaged();
+        assert_eq!(read(&view, 50), (99, true));
+        view.log.bytes.lock().unwrap()[50 * RECORD + 100] ^= 1;
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(read(&view, 50), (51, false));
+        assert_eq!(read(&view, 1), (50, true));
+        // And what is remembered is checked.
+        view.log.bytes.lock().unwrap()[50 * RECORD + 100] ^= 1;
+        assert_eq!(read(&view, 1), (99, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_appended_behind_damage_is_found_at_once() {
+        let mut view = damaged();
+        let all = view.bytes;
+        (view.bytes, view.end) = (all - RECORD as u64, Offset::new(99));
+        assert_eq!(read(&view, 50), (99, true), "the end");
+        (view.bytes, view.end) = (all, Offset::new(100));
+        assert_eq!(read(&view, 99), (100, false));
+    }
 }
