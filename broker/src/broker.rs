@@ -222,7 +222,7 @@ impl<D: Disk> Broker<D> {
         }
         // Deleted already. What cannot be removed now is removed at the next start.
         let (this, deleted) = (self.clone(), self.0.data.join(format!("{name}{}", files::DELETED_SUFFIX)));
-        off_thread(&*self.0.world.work, move || drop(topic::purge(&this.0.world.disk, &deleted))).await;
+        off_thread(&*self.0.world.work, move || drop(files::remove_tree(&this.0.world.disk, &deleted))).await;
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub enum Open {
 pub struct Entry {
     /// The name, without its directory. A name that is not UTF-8 is shown with replacement characters.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether it is a directory, or a link to one.
     pub is_dir: bool,
 }
 
@@ -54,6 +54,8 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// What a directory holds, sorted by name.
     fn list(&self, dir: &Path) -> io::Result<Vec<Entry>>;
+    /// Whether this name is that of a link, wherever that leads; not where there is none.
+    fn is_link(&self, path: &Path) -> io::Result<bool>;
     /// Gives a file or directory another name, in the place of what had it. Atomic; durable after `sync_dir` on both.
     #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -213,6 +215,14 @@ impl Disk for OsDisk {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(named) => Ok(named.is_symlink()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -255,11 +255,21 @@ pub fn remove_if_there<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a directory and all it holds.
+/// Removes a directory and all it holds; that there is none is no error. A link goes, and what it leads to stays: nobody
+/// knows what else is there, and whose it is.
 pub fn remove_tree<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
-    for entry in disk.list(dir)? {
+    if disk.is_link(dir)? {
+        tracing::warn!("{} is a link: it is removed, and what it leads to stays", dir.display());
+        return remove_if_there(disk, dir);
+    }
+    let entries = match disk.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = dir.join(&entry.name);
-        if entry.is_dir { remove_tree(disk, &path)? } else { disk.remove_file(&path)? }
+        // A name that is not UTF-8 is shown as one that is not there. The directory is not empty then, and says so.
+        if entry.is_dir { remove_tree(disk, &path)? } else { remove_if_there(disk, &path)? }
     }
     disk.remove_dir(dir)
 }

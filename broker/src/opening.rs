@@ -250,7 +250,7 @@ impl<D: Disk> Opening<'_, D> {
                 // Whoever gave it this name may have been killed before the name was durable: its old one must not come back
                 // without what is in it.
                 let named = disk::sync_dir(&self.world.disk, &self.world.disk.open_dir(self.data)?);
-                let done = named.and_then(|()| topic::purge(&self.world.disk, &path));
+                let done = named.and_then(|()| files::remove_tree(&self.world.disk, &path));
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {

@@ -150,7 +150,7 @@ pub(crate) fn create<D: Disk>(
     is_stopping: impl Fn() -> bool,
 ) -> Result<(), Unsettled> {
     let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
-    purge(disk, &unfinished)?;
+    files::remove_tree(disk, &unfinished)?;
     let made = (|| {
         disk.create_dir(&unfinished)?;
         for number in 0..settings.partitions {
@@ -179,10 +179,10 @@ pub(crate) fn create<D: Disk>(
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
 }
 
-/// Takes a topic's directory away, durably; what is in it is removed afterwards, see [`purge`].
+/// Takes a topic's directory away, durably; what is in it is removed afterwards with [`files::remove_tree`].
 pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Result<(), Unsettled> {
     let deleted = data.join(format!("{name}{}", files::DELETED_SUFFIX));
-    purge(disk, &deleted)?;
+    files::remove_tree(disk, &deleted)?;
     let dir = disk.open_dir(data)?;
     if let Err(e) = disk.rename(&data.join(name), &deleted) {
         // An error after its effect is one too.
@@ -194,14 +194,6 @@ pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Resu
 
 fn is_gone<D: Disk>(disk: &D, dir: &Path) -> bool {
     disk.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
-}
-
-/// Removes a directory that a half-made or half-deleted topic left, if there is one.
-pub(crate) fn purge<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
-    match files::remove_tree(disk, dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
 }
 
 /// What a topic was made with; `None` where its file is missing or not whole.

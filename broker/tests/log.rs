@@ -229,6 +229,43 @@ async fn a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_empty() {
     assert_eq!(again.range().unwrap().end, Offset::ZERO);
 }
 
+/// A disk that is mounted elsewhere, and linked to, holds more than one topic.
+#[tokio::test]
+async fn a_deletion_does_not_follow_links_out_of_the_topic() {
+    let (bench, elsewhere) = (Bench::small(), tempfile::tempdir().unwrap());
+    let away = elsewhere.path();
+    fs::create_dir(away.join("photos")).unwrap();
+    fs::write(away.join("photos/1.jpg"), b"a").unwrap();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    let topic = bench.dir.path().join("t");
+    for (link, to) in [("x", "photos"), ("0/y", "photos"), ("0/z", "photos/1.jpg"), ("w", "nowhere")] {
+        std::os::unix::fs::symlink(away.join(to), topic.join(link)).unwrap();
+    }
+    broker.delete_topic("t").await.unwrap();
+    assert_eq!(fs::read(away.join("photos/1.jpg")).unwrap(), b"a");
+    let left = || fs::read_dir(bench.dir.path()).unwrap().map(|e| e.unwrap().file_name());
+    assert!(!left().any(|name| name.to_string_lossy().starts_with("t")), "{:?}", left().collect::<Vec<_>>());
+    drop((broker, partition));
+
+    // The topic itself lies there, and its partition elsewhere again.
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["b"]).await;
+    drop((broker, partition));
+    fs::rename(&topic, away.join("t")).unwrap();
+    fs::rename(away.join("t/0"), away.join("t-0")).unwrap();
+    std::os::unix::fs::symlink(away.join("t"), &topic).unwrap();
+    std::os::unix::fs::symlink(away.join("t-0"), away.join("t/0")).unwrap();
+    let (broker, partition) = bench.one_partition().await;
+    assert_eq!(read_all(&partition), ["b"]);
+    broker.delete_topic("t").await.unwrap();
+    assert!(!left().any(|name| name.to_string_lossy().starts_with("t")), "{:?}", left().collect::<Vec<_>>());
+    assert!(away.join("t/topic").exists() && away.join("t-0").join(LOG_0).exists());
+    drop((broker, partition));
+    let (_broker, partition) = bench.one_partition().await;
+    assert_eq!(append(&partition, &["c"]).await, Offset::ZERO);
+}
+
 /// A reader that still holds a partition reads nothing of the topic that has its name now.
 #[tokio::test]
 async fn what_was_deleted_reads_as_deleted_and_never_as_what_came_after_it() {

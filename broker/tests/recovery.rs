@@ -416,6 +416,25 @@ async fn leftovers_of_topics_are_removed_and_nothing_that_only_ends_like_them() 
     assert_eq!(dirs.collect::<BTreeSet<_>>(), ["t", "not a topic~new", "~gone"].map(String::from).into());
 }
 
+/// A name that is not UTF-8 cannot be asked for. Nothing is called removed that is still there.
+#[tokio::test]
+async fn a_leftover_with_a_name_that_cannot_be_read_is_not_called_removed() {
+    let bench = Bench::small();
+    let gone = bench.dir.path().join("t~gone");
+    fs::create_dir_all(gone.join("0")).unwrap();
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"a\xff");
+    for path in [gone.join(name), gone.join("0").join(LOG_0), gone.join("b")] {
+        fs::write(path, b"").unwrap();
+    }
+    let (_broker, report) = bench.open();
+    assert!(
+        report.notes.iter().any(|n| n.starts_with("t~gone: half made or half deleted: could not be removed")),
+        "{report:?}"
+    );
+    let left = fs::read_dir(&gone).unwrap().map(|e| e.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), [name], "all else is gone");
+}
+
 /// Thousands of partitions that are closed one after another would take longer than whoever stops a server waits.
 #[tokio::test]
 async fn a_clean_stop_closes_partitions_side_by_side() {

@@ -98,6 +98,10 @@ impl Disk for Failing {
         OsDisk.list(dir)
     }
 
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        OsDisk.is_link(path)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.changes()?;
         OsDisk.rename(from, to)

@@ -87,6 +87,11 @@ impl Disk for WorldDisk {
         Ok(entries.into_iter().map(|e| Entry { name: e.name, is_dir: e.is_dir }).collect())
     }
 
+    /// There are no links on it.
+    fn is_link(&self, _: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.process.rename(from, to)
