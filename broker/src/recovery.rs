@@ -237,8 +237,8 @@ impl<D: Disk> Recovery<'_, D> {
         if let Some(why) = self.told.read_only {
             self.fence(format!("the data directory takes no writes: {why}"));
         }
-        if logs.is_empty() && !self.found.segments.is_empty() {
-            self.fence("its log files are gone and only indexes are left".into());
+        if logs.is_empty() {
+            self.miss_logs();
         }
         if let Err(e) = self.redo_unsynced() {
             // What the page cache says is not to be believed, whatever a sync of it says now.
@@ -253,6 +253,19 @@ impl<D: Disk> Recovery<'_, D> {
             // Nobody deletes the oldest while the broker is down, but a person or a disk.
             self.damage(&self.path(was_first, Kind::Log), Position::ZERO, 0, was_first, first);
         }
+    }
+
+    /// A partition has a log before its topic has its name, and retention leaves it one: no crash takes the last. Only a clean
+    /// stop tells where it ended. What an earlier one or a sync has noted may have been followed by records, whose offsets must
+    /// not be given out again.
+    fn miss_logs(&mut self) {
+        let is_end_known = matches!(self.told.evidence, Evidence::Clean(_));
+        if !self.found.segments.is_empty() {
+            self.fence("its log files are gone and only indexes are left".into());
+        } else if !is_end_known {
+            self.fence("its log files are gone, and nobody knows where they ended: put them back".into());
+        }
+        self.is_end_unseen = !is_end_known;
     }
 
     /// Looks at every segment, in order: those that are followed by another, and the last.

@@ -1,4 +1,4 @@
-//! Retention: the oldest segments of a partition go, by size or by age. Never the active one.
+//! Retention: the oldest segments of a partition go, by size or by age. Never the last one.
 //!
 //! Each segment is removed, and the removal made durable, before the log start offset rises over it: so no crash brings
 //! back what was gone, and, since they go one after another from the front, none leaves a gap.
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::disk::Disk;
 use crate::files::{self, Kind};
 use crate::partition::Partition;
-use crate::segment::{self, Removed, Sealed};
+use crate::segment::{self, Active, Removed, Sealed};
 use crate::units::{Offset, Timestamp};
 use crate::work::off_thread;
 
@@ -25,7 +25,7 @@ use crate::work::off_thread;
 pub(crate) async fn look<D: Disk>(partition: &Partition<D>) {
     let config = partition.config();
     let now = config.clock.now();
-    if config.retention_age.is_some_and(|age| active_is_old(partition, now, age)) {
+    if config.retention_age.is_some_and(|age| last_is_old(partition, now, age)) {
         // What it holds can go only when it is no longer the active one. Where no new one can be made, on a full disk for
         // one, the sealed ones go all the same: that makes room.
         let _ = partition.roll().await;
@@ -72,16 +72,18 @@ fn age(sealed: &Sealed, now: Timestamp, seen_for: Duration) -> Duration {
     }
 }
 
-fn active_is_old<D: Disk>(partition: &Partition<D>, now: Timestamp, keep: Duration) -> bool {
+/// Whether the last segment is too old, and holds something. It is the active one, unless a start has found it damaged.
+fn last_is_old<D: Disk>(partition: &Partition<D>, now: Timestamp, keep: Duration) -> bool {
     let mut state = partition.lock();
-    let Some(active) = &state.active else { return false };
-    let (end, sealed) = (active.end, active.as_sealed());
+    let active = state.active.as_ref().map(Active::as_sealed);
+    let is_empty = active.is_some_and(|active| active.latest.is_none());
+    let Some(last) = active.or_else(|| state.sealed.last().copied()) else { return false };
     // Where its latest record lies in the future, it counts since when nothing more came.
     let idle_since = match state.idle {
-        Some((at, since)) if at == end => since,
-        _ => state.idle.insert((end, Instant::now())).1,
+        Some((at, since)) if at == last.end => since,
+        _ => state.idle.insert((last.end, Instant::now())).1,
     };
-    sealed.latest.is_some() && age(&sealed, now, idle_since.elapsed()) > keep
+    !is_empty && age(&last, now, idle_since.elapsed()) > keep
 }
 
 /// Deletes the segments that end at or before `offset`, the oldest first.

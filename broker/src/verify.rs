@@ -336,7 +336,8 @@ impl<D: Disk> Verifier<'_, D> {
             None if !leftovers.is_empty() => {
                 self.fault(dir, None, None, "its log files are gone and only indexes are left");
             }
-            None => {}
+            // No crash takes the last one: see `recovery`.
+            None => self.fault(dir, None, None, "its log files are gone"),
         }
     }
 

@@ -170,10 +170,11 @@ impl<D: Disk> Partition<D> {
     }
 
     /// The oldest segment, where it ends at or before `offset`, to be removed. `None` too where the partition comes to an end:
-    /// what has its names then may be another topic's.
+    /// what has its names then may be another topic's; and where it would leave no log to tell where the offsets go on.
     pub(crate) fn begin_removal(&self, offset: Offset) -> Option<Sealed> {
         let mut state = self.lock();
-        let may = state.fenced.is_none() && state.life == Life::Open;
+        let another_stays = state.active.is_some() || state.sealed.len() > 1;
+        let may = another_stays && state.fenced.is_none() && state.life == Life::Open;
         state.removing = state.sealed.first().copied().filter(|s| may && s.end <= offset);
         state.removing
     }
