@@ -13,20 +13,26 @@ use std::time::Duration;
 use broker::Broker;
 use broker::batch::Batch;
 use broker::broker::World;
+use broker::client::{At, Client, Options};
 use broker::clock::SystemClock;
 use broker::disk::{Disk, OsDisk};
 use broker::error::{Code, Error};
+use broker::net::TcpConnector;
 use broker::partition::{Appended, Partition};
+use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
 use broker::work::{Job, Threads, Work};
 use futures_util::FutureExt;
+use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
-use common::LONG;
+use common::bench::HandClock;
 use common::failing::{Failing, GoOn, Meanwhile};
+use common::{LONG, ok};
 
 /// Segments of three records.
 fn small() -> Settings {
@@ -117,6 +123,44 @@ async fn a_reader_that_a_deletion_overtakes_never_reads_what_came_after_it() {
             assert!(matches!(outcome, Err(Error::Deleted { .. })), "{outcome:?}");
         }
     }
+}
+
+/// The lookup has found no record as late as it is asked for, and then one comes: what reads on from the answer gets it. The
+/// lookup is held up where it opens a segment that goes at that moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_record_that_comes_during_a_lookup_by_time_is_not_behind_the_answer() {
+    let (dir, disk, clock) =
+        (tempfile::tempdir().unwrap(), Failing::default(), Arc::new(HandClock::default()));
+    let world = World { disk: disk.clone(), clock: clock.clone(), work: Arc::new(Threads) };
+    let settings = Settings { retention_bytes: Some(40), ..small() };
+    let broker = Broker::open(world, dir.path(), settings, &|_, _, _| {}).unwrap().0;
+    let partition = make(&broker).await;
+    for (ms, value) in [(2000, "a"), (2000, "b"), (2000, "c"), (100, "d")] {
+        clock.set(ms);
+        append(&partition, value).await.unwrap();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(TcpConnector, listener.local_addr().unwrap().to_string(), Options::default());
+    let stop = CancellationToken::new();
+    let served =
+        tokio::spawn(serve(listener, broker.clone(), Limits::default(), stop.clone(), Arc::default()));
+    at_next_open(&disk, {
+        let (runtime, broker, partition) = (Handle::current(), broker.clone(), partition.clone());
+        let meanwhile = async move {
+            let housekeeping = tokio::spawn(broker.housekeeping());
+            while partition.range().unwrap().start == Offset::ZERO {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            housekeeping.abort();
+            clock.set(3000);
+            append(&partition, "e").await.unwrap();
+        };
+        move || std::thread::spawn(move || runtime.block_on(meanwhile)).join().unwrap()
+    });
+    let found = ok(client.list_offsets("t", 0, At::Timestamp(Timestamp::from_millis(1500))).await);
+    assert_eq!((found.offset, found.timestamp), (Offset::new(4), None));
+    stop.cancel();
+    served.await.unwrap().unwrap();
 }
 
 /// Does its work at once, but for one job that waits until it may begin, and one of whose end is told late.

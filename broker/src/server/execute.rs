@@ -222,10 +222,14 @@ fn list_offsets<D: Disk>(request: proto::ListOffsetsRequest, context: &Context<D
     let (offset, timestamp) = match request.at {
         Some(At::Earliest(_)) => (partition.range()?.start, None),
         Some(At::Latest(_)) => (partition.latest()?, None),
-        Some(At::TimestampMs(at)) => match partition.first_at_or_after(Timestamp::from_millis(at))? {
-            Some((offset, timestamp)) => (offset, Some(timestamp)),
-            None => (partition.latest()?, None),
-        },
+        Some(At::TimestampMs(at)) => {
+            // Before the lookup: whoever reads on from there must not miss a record that comes meanwhile.
+            let latest = partition.latest();
+            match partition.first_at_or_after(Timestamp::from_millis(at))? {
+                Some((offset, timestamp)) => (offset, Some(timestamp)),
+                None => (latest?, None),
+            }
+        }
         None => {
             let what = "which offset? one of earliest, latest, timestamp_ms has to be set".into();
             return Err(Error::InvalidRequest { what });
