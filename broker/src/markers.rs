@@ -289,7 +289,7 @@ pub struct SyncedTo {
     pub segment: Offset,
     /// The byte in it.
     pub bytes: Position,
-    /// The offset that follows there.
+    /// The offset that follows there, or one behind it: see [`read_unsynced`].
     pub end: Offset,
 }
 
@@ -297,6 +297,12 @@ impl SyncedTo {
     /// All of a segment.
     pub fn at_end_of(last: Sealed) -> Self {
         Self { segment: last.base, bytes: Position::new(last.bytes), end: last.end }
+    }
+
+    /// What two notes say together. One that knows more offsets may know fewer bytes.
+    pub fn and(self, other: Self) -> Self {
+        let (segment, bytes) = (self.segment, self.bytes).max((other.segment, other.bytes));
+        Self { segment, bytes, end: self.end.max(other.end) }
     }
 
     /// Whether a byte of this segment lies before it.

@@ -187,7 +187,7 @@ impl<D: Disk> Recovery<'_, D> {
     fn known_to_be_synced(&self) -> Option<SyncedTo> {
         let noted = markers::read_synced(self.disk, self.told.dir);
         let at_stop = self.told.stopped_at.map(SyncedTo::at_end_of);
-        self.before_failed_syncs().chain(at_stop).chain(noted).max_by_key(|to| to.end)
+        self.before_failed_syncs().chain(at_stop).chain(noted).reduce(SyncedTo::and)
     }
 
     fn note(&mut self, note: String) {
@@ -352,9 +352,10 @@ impl<D: Disk> Recovery<'_, D> {
             }
             // What it says of the syncs before it must outlive it.
             let before = markers::read_unsynced(self.disk, self.told.dir, base);
-            let noted = markers::read_synced(self.disk, self.told.dir).map_or(base, |to| to.end);
-            if noted < before.end
-                && let Err(e) = markers::write_synced(self.disk, self.told.dir, before)
+            let noted = markers::read_synced(self.disk, self.told.dir);
+            let both = noted.map_or(before, |noted| noted.and(before));
+            if noted.map_or(base, |to| to.end) < before.end
+                && let Err(e) = markers::write_synced(self.disk, self.told.dir, both)
             {
                 self.note(format!("what is synced could not be noted: {e}"));
                 continue;
