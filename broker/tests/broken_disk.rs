@@ -264,6 +264,20 @@ async fn a_slow_sync_holds_up_its_own_answer_and_is_no_silence() {
     server.served.await.unwrap().unwrap();
 }
 
+/// Of a request that the file could not take whole, the first record was written and cut off. Where the roll cannot sync that,
+/// a power loss may bring it back.
+#[tokio::test]
+async fn a_cut_that_a_roll_could_not_sync_leaves_open_what_is_stored() {
+    let (_dir, disk, broker) = alone();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    partition.append(&mut batch(3)).await.unwrap();
+    disk.0.file_bytes_max.store(4 * 128 + 5, Ordering::SeqCst);
+    disk.0.sync_fails.store(true, Ordering::SeqCst);
+    assert_eq!(partition.append(&mut batch(2)).await.unwrap_err().code(), Code::OutcomeUnknown);
+    assert_eq!(partition.append(&mut batch(1)).await.unwrap_err().code(), Code::Fenced);
+}
+
 fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
     let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };

@@ -24,6 +24,8 @@ enum Tried {
 enum Wait {
     /// A roll: the number of those that had ended before it.
     Roll(u64),
+    /// A roll that also syncs the cut of what its own write left.
+    OwnCutByRoll(u64),
     /// The sync of a cut, likewise.
     Cut(u64),
     /// The sync of the cut of what its own write left: it has failed with this error.
@@ -37,6 +39,7 @@ impl<D: Disk> Partition<D> {
             match self.try_append(batch)? {
                 Tried::Appended(appended) => return Ok(appended),
                 Tried::Waits(Wait::Roll(before)) => self.rolled(before).await?,
+                Tried::Waits(Wait::OwnCutByRoll(before)) => self.cut_by_roll(before).await?,
                 Tried::Waits(Wait::Cut(before)) => self.cut(before).await?,
                 Tried::Waits(Wait::OwnCut(before, error)) => {
                     return Err(self.cut(before).await.err().unwrap_or(error));
@@ -54,7 +57,7 @@ impl<D: Disk> Partition<D> {
             return Ok(Tried::Waits(Wait::Cut(state.cuts_ended)));
         }
         if state.needs_roll(config.segment_bytes) {
-            return Ok(self.after_roll(state));
+            return Ok(Tried::Waits(Wait::Roll(self.ask_for_roll(state))));
         }
         let State { active, end, .. } = &mut *state;
         let active = active.as_mut().expect("needs_roll made sure");
@@ -91,11 +94,12 @@ impl<D: Disk> Partition<D> {
         }
     }
 
-    fn after_roll(&self, mut state: MutexGuard<'_, State<D>>) -> Tried {
+    /// Asks for a roll; gives the number of those that have ended.
+    fn ask_for_roll(&self, mut state: MutexGuard<'_, State<D>>) -> u64 {
         state.want_roll();
         let ended = state.rolls_ended;
         self.look_after(state);
-        Tried::Waits(Wait::Roll(ended))
+        ended
     }
 
     fn append_failed(
@@ -110,8 +114,11 @@ impl<D: Disk> Partition<D> {
         match failed {
             // No file may be longer, as the file system has it, or a limit of the process: the segment is full. The roll syncs
             // the cut with the rest.
-            AppendFailed::Untouched(e) | AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
-                Ok(self.after_roll(state))
+            AppendFailed::Untouched(e) if is_too_long(&e) && fits_the_next => {
+                Ok(Tried::Waits(Wait::Roll(self.ask_for_roll(state))))
+            }
+            AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
+                Ok(Tried::Waits(Wait::OwnCutByRoll(self.ask_for_roll(state))))
             }
             AppendFailed::Untouched(source) => {
                 self.tell_failing(&mut state, &path, &source);
@@ -149,6 +156,19 @@ impl<D: Disk> Partition<D> {
             }
             settled.await;
         }
+    }
+
+    /// Waits until one more roll than `before` has synced a cut. Where it has not, or nobody waits for it, a power loss may bring
+    /// back what was cut off.
+    async fn cut_by_roll(&self, before: u64) -> Result<(), Error> {
+        let rolled = self.rolled(before).await;
+        // One whose sync has failed has ended, too.
+        let reason = match (self.lock().fenced.clone(), rolled) {
+            (Some(reason), _) => reason,
+            (None, Err(Error::ShuttingDown)) => "the broker is stopping".into(),
+            (None, rolled) => return rolled,
+        };
+        Err(Error::OutcomeUnknown { what: self.name().into(), reason })
     }
 
     /// Waits until one more cut than `before` is durable. An error means that it may not be.

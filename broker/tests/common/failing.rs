@@ -154,7 +154,11 @@ impl DiskFile for FailingFile {
     fn write_at(&self, buf: &[u8], position: u64) -> io::Result<usize> {
         let longest = self.1.file_bytes_max.load(Ordering::SeqCst);
         if longest > 0 && position + buf.len() as u64 > longest {
-            return Err(io::Error::from_raw_os_error(EFBIG));
+            // What fits is taken, and then nothing.
+            return match longest.saturating_sub(position) {
+                0 => Err(io::Error::from_raw_os_error(EFBIG)),
+                fits => self.0.write_at(&buf[..usize::try_from(fits).unwrap()], position),
+            };
         }
         if !self.1.full.load(Ordering::SeqCst) {
             return self.0.write_at(buf, position);
