@@ -278,6 +278,32 @@ async fn a_cut_that_a_roll_could_not_sync_leaves_open_what_is_stored() {
     assert_eq!(partition.append(&mut batch(1)).await.unwrap_err().code(), Code::Fenced);
 }
 
+/// Whoever only waited for another's cut has written nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_that_fails_leaves_open_only_what_was_cut() {
+    let server = server(Durability::Os).await;
+    let partition = server.broker.topic("t").unwrap().partition(0).unwrap().clone();
+    let append = |records| {
+        let partition = partition.clone();
+        tokio::spawn(async move { partition.append(&mut batch(records)).await.unwrap_err().code() })
+    };
+    server.disk.0.full.store(true, Ordering::SeqCst);
+    server.disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    let cut = append(2);
+    let failed = async {
+        while server.broker.stats().appends_failed.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, failed).await.expect("the disk is full");
+    let waiting = append(1);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
+    server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    assert_eq!(cut.await.unwrap(), Code::OutcomeUnknown);
+    assert_eq!(waiting.await.unwrap(), Code::Fenced);
+}
+
 fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
     let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };

@@ -40,7 +40,8 @@ impl<D: Disk> Partition<D> {
                 Tried::Appended(appended) => return Ok(appended),
                 Tried::Waits(Wait::Roll(before)) => self.rolled(before).await?,
                 Tried::Waits(Wait::OwnCutByRoll(before)) => self.cut_by_roll(before).await?,
-                Tried::Waits(Wait::Cut(before)) => self.cut(before).await?,
+                // Where another's cut fails, nothing of this append is in doubt: the next try says that the partition is fenced.
+                Tried::Waits(Wait::Cut(before)) => drop(self.cut(before).await),
                 Tried::Waits(Wait::OwnCut(before, error)) => {
                     return Err(self.cut(before).await.err().unwrap_or(error));
                 }
