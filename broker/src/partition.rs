@@ -115,6 +115,13 @@ enum Location<F> {
     Nowhere,
 }
 
+/// How far retention has come with a segment that a reader wants.
+enum Taken {
+    Gone,
+    /// As good as gone: the log will start here.
+    Going(Offset),
+}
+
 #[derive(Debug)]
 struct Shared<D: Disk> {
     config: Config<D>,
@@ -201,16 +208,10 @@ impl<D: Disk> Partition<D> {
             match read {
                 Ok((view, read)) => return self.fetched(from, range, view, read, hint),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    let (start, going) = {
-                        let state = self.lock();
-                        (state.start, state.removing.filter(|going| from < going.end))
-                    };
-                    match going {
-                        // Retention was faster: look again at what there is.
-                        _ if start > from => {}
-                        // And is not done: as good as gone.
-                        Some(going) => {
-                            return Err(self.out_of_range(from, Range { start: going.end, ..range }));
+                    match self.taken_by_retention(from) {
+                        Some(Taken::Gone) => {} // look again at what there is
+                        Some(Taken::Going(start)) => {
+                            return Err(self.out_of_range(from, Range { start, ..range }));
                         }
                         None => return Err(self.unreadable(from, e)),
                     }
@@ -245,6 +246,18 @@ impl<D: Disk> Partition<D> {
                 Err(Error::Corrupt { segment: view.path, position, offset: from, next })
             }
         }
+    }
+
+    /// Whether retention has taken what was at this offset; nobody else may.
+    fn taken_by_retention(&self, offset: Offset) -> Option<Taken> {
+        let state = self.lock();
+        if state.life == Life::Deleted {
+            return None;
+        }
+        if state.start > offset {
+            return Some(Taken::Gone);
+        }
+        state.removing.filter(|going| offset < going.end).map(|going| Taken::Going(going.end))
     }
 
     fn out_of_range(&self, asked: Offset, Range { start, end }: Range) -> Error {

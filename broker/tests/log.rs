@@ -82,6 +82,20 @@ async fn a_log_that_is_cut_under_a_reader_is_an_error_and_not_a_panic() {
 }
 
 /// Of six records of 30 bytes, retention takes half at its next look.
+/// Retention did not take it, so a later record is not the first.
+#[tokio::test]
+async fn a_lookup_by_time_does_not_pass_over_a_log_that_is_gone() {
+    let bench = Bench::small();
+    let (_broker, partition) = bench.one_partition().await;
+    for value in ["a", "b", "c"] {
+        append(&partition, &[value, &"x".repeat(200)]).await;
+    }
+    fs::remove_file(bench.path(LOG_0)).unwrap();
+    let error = partition.first_at_or_after(Timestamp::ZERO).unwrap_err();
+    assert_eq!(error.code(), Code::StorageFailed, "{error}");
+    assert_eq!(partition.read(Offset::ZERO, 100).unwrap_err().code(), Code::StorageFailed);
+}
+
 fn kept_shortly() -> Settings {
     Settings {
         segment_bytes: 60,

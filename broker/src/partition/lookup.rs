@@ -33,11 +33,10 @@ impl<D: Disk> Partition<D> {
             // One at a time: a partition may have more segments than a process may have files open.
             let location = self.locate(&self.lock(), base);
             let view = match self.view(location) {
-                // Retention was faster, if nothing worse.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => match self.unreadable(base, e) {
-                    gone @ Error::Deleted { .. } => return Err(gone),
-                    _ => continue,
-                },
+                // Where nobody deletes it, its records are lost, and none behind them may be named in their place.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && self.taken_by_retention(base).is_some() => {
+                    continue;
+                }
                 view => view.map_err(|e| self.unreadable(base, e))?,
             };
             // And so it was where the segment that is there now is a later one.
