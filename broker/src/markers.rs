@@ -9,7 +9,7 @@
 //!
 //! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io;
 use std::path::Path;
@@ -109,10 +109,13 @@ impl LastRun {
         closed?.segments.last().copied()
     }
 
-    /// What clean stops have recorded, of each partition the last that did: a stop leaves out what takes no writes.
-    fn stops(&self) -> CleanStop {
-        let stops = [&self.was_clean, &self.clean].into_iter().flatten();
-        stops.flat_map(|stop| stop.clone()).collect()
+    /// What clean stops have recorded, of each partition the last that did: a stop leaves out what takes no writes. But what
+    /// only an earlier one has recorded of a topic that is not there goes: there would be ever more of it.
+    fn stops(&self, is_there: impl Fn(&str) -> bool) -> CleanStop {
+        let is_kept = |partition: &str| partition.rsplit_once('/').is_some_and(|(topic, _)| is_there(topic));
+        let earlier = self.was_clean.iter().flatten().filter(|(partition, _)| is_kept(partition));
+        let stops = earlier.chain(self.clean.iter().flatten());
+        stops.map(|(partition, closed)| (partition.clone(), closed.clone())).collect()
     }
 
     /// The topics that its clean stop has recorded, and what they held.
@@ -153,7 +156,13 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
         files::remove_if_there(disk, &data.join(RUNNING))?;
         disk::sync_dir(disk, &disk.open_dir(data)?)?;
     }
-    let stops = last.stops();
+    let there = last.was_clean.as_ref().and_then(|_| names(disk, data));
+    // One that is half deleted may come back; and where nobody knows what is there, all is.
+    let is_there = |topic: &str| {
+        let names = [topic.to_owned(), format!("{topic}{}", files::DELETED_SUFFIX)];
+        there.as_ref().is_none_or(|there| names.iter().any(|name| there.contains(name)))
+    };
+    let stops = last.stops(is_there);
     let kept = if stops.is_empty() {
         Ok(())
     } else if last.was_clean.as_ref() == Some(&stops) {
@@ -171,6 +180,11 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
         kept => kept.and_then(|()| disk.remove_file(&clean))?,
     }
     disk::sync_dir(disk, &disk.open_dir(data)?)
+}
+
+/// The names in a directory, where it can be listed.
+fn names<D: Disk>(disk: &D, dir: &Path) -> Option<BTreeSet<String>> {
+    Some(disk.list(dir).ok()?.into_iter().map(|entry| entry.name).collect())
 }
 
 /// Durably forgets what was said of a topic, before one is made under its name: that is another.

@@ -203,6 +203,28 @@ async fn what_a_clean_stop_recorded_of_a_deleted_topic_is_forgotten_with_it() {
     );
 }
 
+/// Or the note would grow with each topic that was ever there. One whose directory is there is not forgotten, whatever it
+/// looks like: of a topic that could not be looked into, the stop may be all that is known.
+#[tokio::test]
+async fn what_clean_stops_recorded_of_topics_that_are_gone_is_not_kept_for_ever() {
+    let bench = Bench::small();
+    for name in ["deleted", "unreadable", "t"] {
+        let (broker, _) = bench.open();
+        broker.create_topic(name, TopicSettings::with_partitions(1)).await.unwrap();
+        broker.close().await.unwrap();
+    }
+    let (broker, _) = bench.open();
+    broker.delete_topic("deleted").await.unwrap();
+    broker.close().await.unwrap();
+    drop(broker);
+    fs::remove_dir_all(bench.dir.path().join("unreadable")).unwrap();
+    fs::create_dir(bench.dir.path().join("unreadable")).unwrap();
+    drop(bench.open());
+    let kept = fs::read_to_string(bench.dir.path().join("was-clean")).unwrap();
+    let kept: Vec<_> = kept.lines().filter_map(|line| line.strip_prefix("partition ")).collect();
+    assert_eq!(kept, ["t/0 3", "unreadable/0 3"]);
+}
+
 #[tokio::test]
 async fn two_brokers_cannot_have_one_directory_and_the_second_changes_nothing() {
     let bench = Bench::small();
