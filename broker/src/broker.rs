@@ -148,7 +148,7 @@ impl<D: Disk> Broker<D> {
         let (this, topic_name) = (self.clone(), name.to_owned());
         let made = off_thread(&*self.0.world.work, move || this.make(topic_name, settings)).await;
         let (topic, unopened) = made.map_err(|unsettled| match unsettled {
-            Unsettled::Undone(e) => Error::Storage { path: self.0.data.join(name), source: e.into() },
+            Unsettled::Undone(e) => Error::NotDone { what: format!("{name} was not made"), source: e.into() },
             Unsettled::Stopping => Error::ShuttingDown,
             Unsettled::InDoubt(e) => {
                 self.made_in_doubt(name, format!("the data directory could not be synced: {e}"))
@@ -209,7 +209,7 @@ impl<D: Disk> Broker<D> {
         .await;
         if let Err(Unsettled::Undone(e)) = renamed {
             topic.partitions().iter().for_each(Partition::end_deletion);
-            return Err(Error::Storage { path: self.0.data.join(name), source: e.into() });
+            return Err(Error::NotDone { what: format!("{name} was not deleted"), source: e.into() });
         }
         self.change_topics(|topics| topics.remove(name));
         for partition in topic.partitions() {
@@ -291,7 +291,8 @@ impl<D: Disk> Broker<D> {
             this.0.home.check()?;
             markers::write_clean(&this.0.world.disk, &this.0.data, &stop)
         });
-        marked.await.map_err(|e| Error::Storage { path: self.0.data.clone(), source: e.into() })
+        let what = || format!("a clean stop cannot be noted in {}", self.0.data.display());
+        marked.await.map_err(|e| Error::NotDone { what: what(), source: e.into() })
     }
 }
 

@@ -151,6 +151,14 @@ pub enum Error {
         /// What the system said.
         source: SharedIo,
     },
+    /// The disk failed at something else than storing records, and that was not done.
+    #[error("{what}: {source}")]
+    NotDone {
+        /// What was not, and what follows from that.
+        what: String,
+        /// What the system said.
+        source: SharedIo,
+    },
     /// The partition takes no writes until it is reopened.
     #[error("{what} takes no writes: {reason}; restart the broker to recover it")]
     Fenced {
@@ -174,7 +182,7 @@ pub enum Error {
         reason: String,
     },
     /// The broker is closed or closing.
-    #[error("the broker is stopping; nothing was stored")]
+    #[error("the broker is stopping; this was not done")]
     ShuttingDown,
 }
 
@@ -201,8 +209,13 @@ impl Error {
             Error::OffsetOutOfRange { .. } => Code::OffsetOutOfRange,
             Error::RecordTooLarge { .. } => Code::RecordTooLarge,
             Error::Corrupt { .. } => Code::Corrupt,
-            Error::Storage { source, .. } if source.is_full() => Code::StorageFull,
-            Error::Unopened { .. } | Error::Unreadable { .. } | Error::Storage { .. } => Code::StorageFailed,
+            Error::Storage { source, .. } | Error::NotDone { source, .. } if source.is_full() => {
+                Code::StorageFull
+            }
+            Error::Unopened { .. }
+            | Error::Unreadable { .. }
+            | Error::Storage { .. }
+            | Error::NotDone { .. } => Code::StorageFailed,
             Error::Fenced { .. } => Code::Fenced,
             Error::OutcomeUnknown { .. } => Code::OutcomeUnknown,
             Error::ShuttingDown => Code::ShuttingDown,

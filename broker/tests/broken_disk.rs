@@ -304,6 +304,23 @@ async fn a_cut_that_fails_leaves_open_only_what_was_cut() {
     assert_eq!(waiting.await.unwrap(), Code::Fenced);
 }
 
+#[tokio::test]
+async fn what_the_disk_does_not_do_is_told_as_what_was_asked_for() {
+    let (_dir, disk, broker) = alone();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    broker.topic("t").unwrap().partition(0).unwrap().append(&mut batch(1)).await.unwrap();
+    disk.0.read_only.store(true, Ordering::SeqCst);
+    let made = broker.create_topic("u", TopicSettings::with_partitions(1)).await.unwrap_err();
+    let deleted = broker.delete_topic("t").await.unwrap_err();
+    let stopped = broker.close().await.unwrap_err();
+    let refused = broker.create_topic("u", TopicSettings::with_partitions(1)).await.unwrap_err();
+    let begins = ["u was not made: ", "t was not deleted: ", "", "the broker is stopping; this was not done"];
+    for (error, begin) in [made, deleted, stopped, refused].iter().zip(begins) {
+        let told = error.to_string();
+        assert!(told.starts_with(begin) && !told.contains("stored"), "{told}");
+    }
+}
+
 fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
     let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };
