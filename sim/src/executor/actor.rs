@@ -116,10 +116,12 @@ impl Actor {
                 self.start(id, start).await;
             }
             Step::SecondBroker { expect } => self.second_broker(id, *expect),
-            Step::Surgery(surgery) => match surgery::operate(&self.stage, &node.text, surgery, self.round) {
-                Ok(said) => self.say(id, said),
-                Err(why) => self.impossible(id, why),
-            },
+            Step::Surgery { surgery, may_miss } => {
+                match surgery::operate(&self.stage, &node.text, surgery, *may_miss, self.round) {
+                    Ok(said) => self.say(id, said),
+                    Err(why) => self.impossible(id, why),
+                }
+            }
             Step::Disk(change) => self.stage.set_disk(change),
             Step::Net(change) => self.net(change).await,
             Step::Clock(change) => clock(&self.stage.host.clock, change),
@@ -149,7 +151,10 @@ impl Actor {
                     "a check needs a broker that nobody else asks: it belongs behind the block",
                 );
             }
-            Step::Check(_) => look::look(&self.stage).await,
+            Step::Check(_) => match self.stage.why_down() {
+                Some(why) => self.impossible(id, format!("there is nobody to ask: {why}")),
+                None => look::look(&self.stage).await,
+            },
         }
     }
 

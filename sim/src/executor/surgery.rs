@@ -9,16 +9,22 @@ use crate::trace::{Event, Image, Moment};
 use crate::world::DATA;
 
 /// Changes files; an image before and one after tell the oracle what was destroyed and what was written.
-pub(super) fn operate(stage: &Stage, text: &str, surgery: &Surgery, round: u64) -> Result<String, String> {
+/// Where the change may miss, that there is nothing to change is no error.
+pub(super) fn operate(
+    stage: &Stage,
+    text: &str,
+    surgery: &Surgery,
+    may_miss: bool,
+    round: u64,
+) -> Result<String, String> {
     let image = stage.host.image();
     stage.recorder.add(Event::Image { moment: Moment::Untouched, image: image.clone() });
     let Done { file, said } = match carry_out(&Files { stage, image: &image }, surgery, round) {
-        // A drawn place may find nothing.
-        Err(_) if is_drawn(surgery) => return Ok(NOTHING_THERE.to_owned()),
+        Err(_) if may_miss => return Ok("nothing there".to_owned()),
         other => other?,
     };
     if shows(surgery) && stage.host.image() == image {
-        if is_drawn(surgery) {
+        if may_miss {
             return Ok("nothing to change there".to_owned());
         }
         return Err(format!("{file} is as it was: there is nothing to change"));
@@ -26,20 +32,6 @@ pub(super) fn operate(stage: &Stage, text: &str, surgery: &Surgery, round: u64) 
     stage.recorder.add(Event::Surgery { path: file.into(), text: text.into() });
     stage.host.record_image(Moment::Touched);
     Ok(said)
-}
-
-/// Whether the place is given in percent, as random scenarios do.
-fn is_drawn(surgery: &Surgery) -> bool {
-    let place = match surgery {
-        Surgery::Corrupt { at, .. } | Surgery::Unreadable { at, .. } => Some(*at),
-        Surgery::Truncate { to, .. } => Some(*to),
-        Surgery::Zeros { at, .. }
-        | Surgery::Write { at, .. }
-        | Surgery::WriteRecord { at, .. }
-        | Surgery::WriteEntry { at, .. } => *at,
-        _ => None,
-    };
-    matches!(place, Some(Place::Percent(_)))
 }
 
 /// Whether files are other ones afterwards: directories and sectors are in no image.
@@ -85,13 +77,7 @@ impl Done {
     fn to(file: String) -> Self {
         Self { file, said: String::new() }
     }
-
-    fn nothing_there(file: String) -> Self {
-        Self { file, said: NOTHING_THERE.to_owned() }
-    }
 }
-
-const NOTHING_THERE: &str = "nothing there";
 
 /// The files as they are, and the disk that they lie on.
 struct Files<'a> {
@@ -120,7 +106,7 @@ impl Files<'_> {
 
     fn corrupt(&self, file: &str, at: Place, xor: u8, bytes: u64) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
-        let Some(at) = place(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        let at = place(at, found.len())?;
         let (end, len) = (at.saturating_add(bytes), found.len() as u64);
         if end > len {
             return Err(format!(
@@ -137,14 +123,14 @@ impl Files<'_> {
 
     fn truncate(&self, file: &str, to: Place) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
-        let Some(to) = place(to, found.len())? else { return Ok(Done::nothing_there(file)) };
+        let to = place(to, found.len())?;
         self.disk().truncate(path(&file), to).map_err(failed(&file))?;
         Ok(Done { file, said: format!("{} → {to} bytes", found.len()) })
     }
 
     fn zeros(&self, file: &str, at: Option<Place>, bytes: u64) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
-        let Some(at) = place_or_end(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        let at = place_or_end(at, found.len())?;
         self.disk().zero(path(&file), at, bytes).map_err(failed(&file))?;
         Ok(Done::to(file))
     }
@@ -154,9 +140,8 @@ impl Files<'_> {
         match self.image.get(&file) {
             None => self.put(&file, bytes)?,
             Some(found) => {
-                if let Some(at) = place_or_end(at, found.len())? {
-                    self.disk().overwrite(path(&file), at, bytes).map_err(failed(&file))?;
-                }
+                let at = place_or_end(at, found.len())?;
+                self.disk().overwrite(path(&file), at, bytes).map_err(failed(&file))?;
             }
         }
         Ok(Done::to(file))
@@ -195,7 +180,7 @@ impl Files<'_> {
 
     fn make_unreadable(&self, file: &str, at: Place) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
-        let Some(at) = place(at, found.len())? else { return Ok(Done::nothing_there(file)) };
+        let at = place(at, found.len())?;
         self.disk().make_unreadable(path(&file), at).map_err(failed(&file))?;
         self.stage.recorder.add(Event::Fault {
             text: format!("the sector of byte {at} cannot be read").into(),
@@ -261,19 +246,20 @@ fn no_segment(file: &str, dir: &str, segments: usize) -> String {
     }
 }
 
-/// A byte position; `None` where nothing is to happen.
-fn place(place: Place, len: usize) -> Result<Option<u64>, String> {
+/// A byte position.
+fn place(place: Place, len: usize) -> Result<u64, String> {
     let len = len as u64;
     match place {
-        Place::Byte(at) if at >= 0 => Ok(Some(at.unsigned_abs())),
+        Place::Byte(at) if at >= 0 => Ok(at.unsigned_abs()),
         Place::Byte(at) => {
             let back = at.unsigned_abs();
-            len.checked_sub(back).map(Some).ok_or_else(|| format!("the file has only {len} bytes"))
+            len.checked_sub(back).ok_or_else(|| format!("the file has only {len} bytes"))
         }
-        Place::Percent(percent) => Ok((len > 0).then(|| len * u64::from(percent) / 100)),
+        Place::Percent(_) if len == 0 => Err("the file is empty".to_owned()),
+        Place::Percent(percent) => Ok(len * u64::from(percent) / 100),
     }
 }
 
-fn place_or_end(at: Option<Place>, len: usize) -> Result<Option<u64>, String> {
-    at.map_or(Ok(Some(len as u64)), |at| place(at, len))
+fn place_or_end(at: Option<Place>, len: usize) -> Result<u64, String> {
+    at.map_or(Ok(len as u64), |at| place(at, len))
 }

@@ -2,7 +2,7 @@
 //!
 //! Paths are relative to the data directory. In the place of a segment's twenty digits, `@first`, `@last` and `@N`
 //! name a partition's first, last and Nth segment (from 0): `orders/0/@last.log`. A change that finds nothing to
-//! change (no such file, a place beyond its end) fails the run, except at a place given in percent.
+//! change (no such file, a place beyond its end) fails the run, unless it says that it may miss.
 
 use super::Content;
 
@@ -110,7 +110,7 @@ pub enum Surgery {
 pub enum Place {
     /// `at=15`: this byte; `at=-1`: counted from the end, so the last byte.
     Byte(i64),
-    /// `at="50%"`: so far into the file, 0 to 99. In an empty file, nothing happens.
+    /// `at="50%"`: so far into the file, 0 to 99.
     Percent(u8),
 }
 

@@ -136,7 +136,12 @@ pub enum Step {
     },
 
     /// `corrupt`, `truncate`, `zeros`, `delete`, `write` … : what happens to files behind the broker's back.
-    Surgery(Surgery),
+    Surgery {
+        /// What happens.
+        surgery: Surgery,
+        /// `may-miss`: that there is nothing to change is no failure.
+        may_miss: bool,
+    },
     /// `disk …`: changes the disk from here on.
     Disk(DiskSettings),
     /// `net …`: changes the network from here on.

@@ -8,7 +8,7 @@ pub(super) fn undisturbed(scenario: &Scenario) -> Scenario {
 }
 
 fn calm(steps: &[Step]) -> Vec<Step> {
-    steps.iter().filter(|step| !matches!(step, Step::Fault(_) | Step::Surgery(_))).map(without).collect()
+    steps.iter().filter(|step| !matches!(step, Step::Fault(_) | Step::Surgery { .. })).map(without).collect()
 }
 
 fn without(step: &Step) -> Step {

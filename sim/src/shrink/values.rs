@@ -28,9 +28,11 @@ fn smaller(step: &Step) -> Vec<Step> {
         Step::Start(start) => starts(start).into_iter().map(Step::Start).collect(),
         Step::Restart(start) => starts(start).into_iter().map(Step::Restart).collect(),
         Step::Advance(time) => durations(*time).into_iter().map(Step::Advance).collect(),
-        Step::Surgery(Surgery::Corrupt { file, at, xor, bytes }) => {
-            let fewer =
-                |bytes| Step::Surgery(Surgery::Corrupt { file: file.clone(), at: *at, xor: *xor, bytes });
+        Step::Surgery { surgery: Surgery::Corrupt { file, at, xor, bytes }, may_miss } => {
+            let fewer = |bytes| Step::Surgery {
+                surgery: Surgery::Corrupt { file: file.clone(), at: *at, xor: *xor, bytes },
+                may_miss: *may_miss,
+            };
             numbers(*bytes, 1).into_iter().map(fewer).collect()
         }
         _ => Vec::new(),

@@ -24,7 +24,7 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
         Step::Consume(consume) => asked::consume(consume),
         Step::Fetch(fetch) => asked::fetch(fetch),
         Step::ListPartitions(list) => asked::list_partitions(list),
-        Step::Surgery(surgery) => wrong_surgery(surgery).or_else(|| paths::surgery(surgery)),
+        Step::Surgery { surgery, .. } => wrong_surgery(surgery).or_else(|| paths::surgery(surgery)),
         Step::Dump { file: Some(file) } => paths::path(file),
         Step::Random(random) => wrong_random(random),
         _ => None,

@@ -132,7 +132,7 @@ pub fn blank(word: &str) -> Option<Step> {
         "dump" => Step::Dump { file: None },
         "verify" => Step::Verify(Verify::default()),
         "check" => Step::Check(Check::default()),
-        other => Step::Surgery(surgeries::blank(other)?),
+        other => Step::Surgery { surgery: surgeries::blank(other)?, may_miss: false },
     })
 }
 
@@ -161,7 +161,7 @@ pub fn word(step: &Step) -> &'static str {
         Step::Start(_) => "start",
         Step::Restart(_) => "restart",
         Step::SecondBroker { .. } => "second-broker",
-        Step::Surgery(surgery) => surgeries::word(surgery),
+        Step::Surgery { surgery, .. } => surgeries::word(surgery),
         Step::Disk(_) => "disk",
         Step::Net(_) => "net",
         Step::Clock(_) => "clock",
@@ -202,7 +202,10 @@ pub fn fields(f: &mut impl Fields, step: &mut Step) {
         Step::PowerLoss { keep } => faults::keep(f, keep),
         Step::Start(how) | Step::Restart(how) => start(f, how),
         Step::SecondBroker { expect } => f.or("expect", &START, expect, StartExpect::Refused),
-        Step::Surgery(surgery) => surgeries::surgery(f, surgery),
+        Step::Surgery { surgery, may_miss } => {
+            surgeries::surgery(f, surgery);
+            f.flag("may-miss", may_miss);
+        }
         Step::Disk(disk) => worlds::disk_change(f, disk),
         Step::Net(net) => worlds::net_change(f, net),
         Step::Clock(clock) => worlds::clock_change(f, clock),

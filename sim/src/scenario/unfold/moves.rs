@@ -345,7 +345,7 @@ impl Mover<'_> {
             1 => Surgery::Write { file, at: Some(at), bytes: Content::Hex(bytes(rng)) },
             _ => Surgery::Corrupt { file, at, xor: 1 << rng.random_range(0..8u32), bytes: 1 },
         };
-        out.extend([down, Step::Surgery(surgery), start()]);
+        out.extend([down, changed(surgery), start()]);
     }
 
     fn damage_index(&mut self, out: &mut Vec<Step>) {
@@ -354,20 +354,20 @@ impl Mover<'_> {
             return self.damage(ending, out);
         }
         let (down, file, to) = (self.down(), self.a_file(ending), self.a_place());
-        out.extend([down, Step::Surgery(Surgery::Truncate { file, to }), start()]);
+        out.extend([down, changed(Surgery::Truncate { file, to }), start()]);
     }
 
     /// The last segment loses its end: records that nobody may have lost, but that a scan must not stumble over.
     fn tear_log(&mut self, out: &mut Vec<Step>) {
         let (down, file, to) = (self.down(), self.a_file("log"), self.a_place());
-        out.extend([down, Step::Surgery(Surgery::Truncate { file, to }), start()]);
+        out.extend([down, changed(Surgery::Truncate { file, to }), start()]);
     }
 
     /// A sector of a log cannot be read, found out by a start or by a reader. Then the disk reads again, and so must a start.
     fn lose_sector(&mut self, out: &mut Vec<Step>) {
         let any = || Step::Restart(Start { expect: StartExpect::Any, ..Start::default() });
         let (file, at) = (self.a_file("log"), self.a_place());
-        let lost = Step::Surgery(Surgery::Unreadable { file, at });
+        let lost = changed(Surgery::Unreadable { file, at });
         if self.streams.faults.random_range(0..2u32) == 0 {
             out.push(lost);
         } else {
@@ -415,6 +415,11 @@ pub(super) fn start() -> Step {
 
 pub(super) fn fault(op: Op, pattern: &str, aim: Aim, kind: FaultKind) -> Step {
     Step::Fault(Fault { op, pattern: pattern.to_owned(), aim, kind, may_miss: true })
+}
+
+/// A change of a file, which may have nothing to change.
+fn changed(surgery: Surgery) -> Step {
+    Step::Surgery { surgery, may_miss: true }
 }
 
 /// A few bytes of garbage.

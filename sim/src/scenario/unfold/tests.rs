@@ -53,8 +53,8 @@ fn every_crash_is_followed_by_a_start_and_files_change_only_while_the_broker_is_
                 Step::Crash | Step::PowerLoss { .. } | Step::Stop => up = false,
                 Step::Restart(_) => up = true,
                 // A disk loses a sector at any time.
-                Step::Surgery(Surgery::Unreadable { .. }) => {}
-                Step::Surgery(_) => assert!(!up, "seed {seed} changes a file under a running broker"),
+                Step::Surgery { surgery: Surgery::Unreadable { .. }, .. } => {}
+                Step::Surgery { .. } => assert!(!up, "seed {seed} changes a file under a running broker"),
                 Step::Produce(_) | Step::Consume(_) | Step::Fetch(_) => {
                     assert!(up, "seed {seed} asks a broker that it has not started");
                 }

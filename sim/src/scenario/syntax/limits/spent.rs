@@ -42,7 +42,7 @@ impl Spent {
             Step::Open(open) => Self { opened: open.count.into(), ..of(0, 0, Duration::ZERO) },
             Step::Send(send) => of(1, size(&send.bytes), pauses(send)),
             Step::Receive(receive) => of(0, 0, receive.within),
-            Step::Surgery(surgery) => of(0, written(surgery), Duration::ZERO),
+            Step::Surgery { surgery, .. } => of(0, written(surgery), Duration::ZERO),
             Step::Fault(fault) => match fault.kind {
                 FaultKind::Stall { lasts } => of(0, 0, lasts),
                 _ => of(0, 0, Duration::ZERO),
