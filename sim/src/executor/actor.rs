@@ -253,7 +253,11 @@ impl Actor {
     }
 
     fn second_broker(&self, id: u32, expect: StartExpect) {
-        let (found, said) = match self.stage.host.second_broker() {
+        let (opened, death) = self.stage.host.second_broker();
+        if let Some(death) = death {
+            self.stage.lights_out(&death);
+        }
+        let (found, said) = match opened {
             Ok(()) => (StartExpect::Ok, "→ started".to_owned()),
             Err(why) => (StartExpect::Refused, format!("→ does not start: {why}")),
         };

@@ -60,6 +60,8 @@ pub(super) struct Stage {
     pub(super) retention: Cell<bool>,
     known: observe::Known,
     aimed: RefCell<Vec<Aimed>>,
+    /// The aimed power losses that leave an image of a certain number: the steps that aimed them, and the images.
+    exact: RefCell<BTreeMap<faults::FaultId, (u32, s::Keep)>>,
     /// Whether a link was ever cut: the broker may then hold connections whose other end is gone.
     severed: Cell<bool>,
     /// How often each client's link was cut, held or healed: a cut that heals by itself heals no later one.
@@ -86,6 +88,7 @@ impl Stage {
             retention: Cell::new(false),
             known,
             aimed: RefCell::default(),
+            exact: RefCell::default(),
             severed: Cell::new(false),
             links: RefCell::default(),
             crashes: Cell::new(0),
@@ -124,9 +127,28 @@ impl Stage {
 
     /// The broker's process has died: writes it down, and clears the host away.
     pub(super) fn bury(&self, sim: &mut turmoil::Sim<'_>, death: &faults::Death) {
-        let kind = if death.power_loss { CrashKind::Power } else { CrashKind::Process };
+        let kind = if self.lights_out(death) { CrashKind::Power } else { CrashKind::Process };
         self.down(kind, &observe::place_of(death));
         self.clear_away(sim);
+    }
+
+    /// Whether a process has died of a power loss. One that leaves a certain image has still to come: where it leaves
+    /// another number of images, the step that aimed it is impossible, and the process alone is dead.
+    pub(super) fn lights_out(&self, death: &faults::Death) -> bool {
+        let fault = death.inside.as_ref().map(|struck| struck.fault);
+        let Some((step, keep)) = fault.and_then(|id| self.exact.borrow().get(&id).copied()) else {
+            return death.power_loss;
+        };
+        match can_be_left(&self.host.disk, keep) {
+            Ok(()) => {
+                self.host.disk.power_loss_keeping(keep);
+                true
+            }
+            Err(why) => {
+                self.recorder.add(Event::Impossible { step, text: why.into() });
+                false
+            }
+        }
     }
 
     /// Nothing of the broker is left in memory, and the machine runs without it.
@@ -224,8 +246,12 @@ impl Stage {
         let aimed = aim::aim(fault, now);
         let lies = observe::lies(&aimed.kind);
         let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
-        if let s::FaultKind::PowerLoss { keep, .. } = fault.kind {
-            self.host.disk.keep(id, keep);
+        match fault.kind {
+            s::FaultKind::PowerLoss { keep: keep @ s::Keep::Image(_), .. } => {
+                self.exact.borrow_mut().insert(id, (step, keep));
+            }
+            s::FaultKind::PowerLoss { keep, .. } => self.host.disk.keep(id, keep),
+            _ => {}
         }
         self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), lies));
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);

@@ -280,3 +280,35 @@ fn only_a_change_that_says_so_may_find_nothing_to_change() {
         assert_eq!(failures(&format!("stop\n{change} may-miss\nstart")), [""; 0], "{change}");
     }
 }
+
+#[test]
+fn a_power_loss_that_is_aimed_leaves_no_image_but_its_own() {
+    let run = |number: &str| {
+        let fault = format!("fault write \"*.log\" power-loss=3 keep=\"image {number}\"");
+        let text = format!(
+            "scenario \"t\"\ntopic orders\n{fault}\nproduce orders value=\"v\" expect=unknown\nrestart\n"
+        );
+        outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0)
+    };
+    let outcome = run("999999");
+    let [Failure::Impossible { why, text, .. }] = &outcome.failures[..] else {
+        panic!("{:?}", outcome.failures)
+    };
+    assert!(text.starts_with("fault write"), "the step that aimed it: {text}");
+    let (_, rest) = why.split_once("leaves one of ").expect("it says how many");
+    let count: u64 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    let last = run(&(count - 1).to_string());
+    assert!(last.holds(), "{:?}", last.failures);
+    let said = snapshot::render(&last);
+    assert!(said.contains("unknown (power loss at byte 3 of "), "{said}");
+    assert!(!run(&count.to_string()).holds());
+}
+
+/// The machine loses power, whoever wrote on its disk.
+#[test]
+fn a_power_loss_that_strikes_a_second_broker_takes_the_first_with_it() {
+    let text = "scenario \"t\"\ntopic orders\nproduce orders value=\"v\"\n\
+        fault any \"**\" power-loss keep=\"image 0\"\nsecond-broker expect=any\nadvance \"5ms\"\nstart\n";
+    let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
+    assert!(outcome.holds(), "{:?}", outcome.failures);
+}

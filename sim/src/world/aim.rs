@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faults::{Cut, Errno, Kind, Op, Trigger};
+use faults::{Cut, Errno, Keep, Kind, Op, Trigger};
 
 use crate::scenario as s;
 
@@ -58,6 +58,11 @@ fn kind(fault: &s::Fault) -> Kind {
         s::FaultKind::Drop => Kind::SyncFailure { errno: Errno::EIO },
         s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
         s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
+        // Whether there is such an image can be asked only between two operations: this one kills the process, and the
+        // executor turns the lights out.
+        s::FaultKind::PowerLoss { bytes, keep: Keep::Image(_) } => {
+            Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) }
+        }
         s::FaultKind::PowerLoss { bytes, .. } => Kind::PowerLoss { at: bytes.map_or(Cut::After, Cut::Bytes) },
     }
 }

@@ -143,8 +143,9 @@ impl Host {
         self.report.borrow().clone()
     }
 
-    /// Tries to start another broker on the same directory, as a second process; stops it at once where it starts.
-    pub fn second_broker(&self) -> Result<(), String> {
+    /// Tries to start another broker on the same directory, as a second process; stops it at once where it starts. Also
+    /// says how its process died, where a fault has struck it.
+    pub fn second_broker(&self) -> (Result<(), String>, Option<faults::Death>) {
         let process = self.disk.process();
         let world = World {
             disk: WorldDisk::new(process.clone(), Phases::new(self.disk.clone()), self.stalls.clone()),
@@ -153,8 +154,9 @@ impl Host {
         };
         let settings = log_settings(&self.settings.borrow());
         let opened = Broker::open(world, Path::new(DATA), settings, &|_, _, _| {});
+        let death = process.death();
         self.disk.kill(&process); // before the broker is dropped
-        opened.map(|_| ()).map_err(|e| with_relative_paths(&e.to_string()))
+        (opened.map(|_| ()).map_err(|e| with_relative_paths(&e.to_string())), death)
     }
 
     /// How the process died, where it has died and nobody has cleared it away yet.
