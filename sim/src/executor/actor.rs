@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::sleep;
@@ -26,6 +27,8 @@ pub(super) struct Actor {
     pub(super) name: Arc<str>,
     pub(super) stage: Rc<Stage>,
     pub(super) client: WorldClient,
+    /// The timeout that the client was made with.
+    timeout: Option<Duration>,
     pub(super) connector: WorldConnector,
     pub(super) raw: RawConnections,
     /// The round of the innermost `repeat`.
@@ -35,8 +38,16 @@ pub(super) struct Actor {
 impl Actor {
     pub(super) fn new(name: &str, stage: Rc<Stage>) -> Self {
         let connector = WorldConnector::new(stage.host.shape.clone());
-        let client = connect(&stage, &connector);
-        Self { name: name.into(), stage, client, connector, raw: RawConnections::default(), round: 0 }
+        let (client, timeout) = (connect(&stage, &connector), stage.net.borrow().timeout);
+        Self {
+            name: name.into(),
+            stage,
+            client,
+            timeout,
+            connector,
+            raw: RawConnections::default(),
+            round: 0,
+        }
     }
 
     /// All steps, in order.
@@ -80,8 +91,18 @@ impl Actor {
         (answer, crash)
     }
 
+    /// A timeout that any client has changed is every client's, and a connection cannot change its own.
+    fn keep_up(&mut self) {
+        let timeout = self.stage.net.borrow().timeout;
+        if timeout != self.timeout {
+            self.timeout = timeout;
+            self.client = connect(&self.stage, &self.connector);
+        }
+    }
+
     async fn step(&mut self, node: &Node) {
         let id = node.id;
+        self.keep_up();
         match &node.step {
             Step::Topic(_)
             | Step::DeleteTopic { .. }
@@ -275,7 +296,6 @@ impl Actor {
         if change.timeout.is_some() {
             self.stage.net.borrow_mut().timeout = change.timeout;
             self.stage.tell_pace();
-            self.client = connect(&self.stage, &self.connector);
         }
         let (latency, rate) = (change.latency, change.fail_rate);
         if let Some(rate) = rate {

@@ -312,3 +312,16 @@ fn a_power_loss_that_strikes_a_second_broker_takes_the_first_with_it() {
     let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
     assert!(outcome.holds(), "{:?}", outcome.failures);
 }
+
+#[test]
+fn a_timeout_is_that_of_the_clients_that_are_there_already() {
+    let one = "client b { produce orders value=\"v\"; }";
+    let before = format!("{one}\nnet timeout=\"50ms\"\n{one}\nhold b broker");
+    let text = format!(
+        "scenario \"t\"\ntopic orders\n{before}\nclient b {{ produce orders value=\"w\" expect=unknown; }}\n"
+    );
+    let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+    assert!(outcome.holds(), "{:?}", outcome.failures);
+    let took = outcome.trace.duration();
+    assert!(took < 1000, "client b has waited {took} ms");
+}
