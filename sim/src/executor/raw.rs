@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use broker::net::Connector;
+use broker::wire::proto::response;
 use broker::wire::{self, Frame, proto};
 use bytes::{Bytes, BytesMut};
 use prost::Message;
@@ -46,7 +47,7 @@ pub(super) async fn step(actor: &mut Actor, node: &Node) {
         Step::Send(bytes) => send(actor, node.id, bytes).await,
         Step::Receive(receive) => {
             let (said, found) = receive_one(actor, receive).await;
-            if !fits(receive.expect, &found) {
+            if !fits(receive.expect, found) {
                 actor.unmet(node.id, receive.expect.to_string(), said.as_str());
             }
             let open = actor.stage.races.running() && receive.expect == ReceiveExpect::Any;
@@ -119,43 +120,76 @@ fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
 }
 
 /// What came on a raw connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
-    Answer(Option<broker::error::Code>),
+    /// What was asked for.
+    Answer,
+    /// An error; `None` of a code that nobody knows.
+    Error(Option<broker::error::Code>),
+    /// Bytes that are no answer.
+    Garbage,
+    /// The end of the connection.
     Closed,
     Nothing,
+    /// There is no connection on which anything could come.
+    Unconnected,
 }
 
-fn fits(expect: ReceiveExpect, came: &Came) -> bool {
-    match (expect, came) {
-        (ReceiveExpect::Any, _)
-        | (ReceiveExpect::Ok, Came::Answer(None))
-        | (ReceiveExpect::Closed, Came::Closed)
-        | (ReceiveExpect::Nothing, Came::Nothing) => true,
-        (ReceiveExpect::Code(expected), Came::Answer(Some(code))) => expected == *code,
-        _ => false,
+fn fits(expect: ReceiveExpect, came: Came) -> bool {
+    match expect {
+        ReceiveExpect::Any => true,
+        ReceiveExpect::Ok => came == Came::Answer,
+        ReceiveExpect::Closed => came == Came::Closed,
+        ReceiveExpect::Nothing => came == Came::Nothing,
+        ReceiveExpect::Code(code) => came == Came::Error(Some(code)),
+    }
+}
+
+/// What an answer says, if it can be read.
+fn read(answer: Option<response::Kind>) -> (String, Came) {
+    match answer {
+        Some(response::Kind::Error(error)) => match error.code().known() {
+            Some(code) => (format!("→ error {}", code_name(code)), Came::Error(Some(code))),
+            None => ("→ an error without a code that is known".into(), Came::Error(None)),
+        },
+        Some(_) => ("→ answered".into(), Came::Answer),
+        None => ("→ an answer that cannot be read".into(), Came::Garbage),
     }
 }
 
 async fn receive_one(actor: &mut Actor, receive: &Receive) -> (String, Came) {
     let raw = &mut actor.raw;
-    let Some(stream) = raw.streams.last_mut() else { return ("→ no connection".into(), Came::Closed) };
+    let Some(stream) = raw.streams.last_mut() else { return ("→ no connection".into(), Came::Unconnected) };
     let deadline = tokio::time::Instant::now() + receive.within;
     loop {
         if let Frame::Whole(len) = wire::frame(&raw.input, ANSWER_BYTES) {
             let answer = wire::take::<proto::Response>(&mut raw.input, len);
-            return match answer.ok().and_then(|r| r.kind) {
-                Some(proto::response::Kind::Error(error)) => match error.code().known() {
-                    Some(code) => (format!("→ error {}", code_name(code)), Came::Answer(Some(code))),
-                    None => ("→ error".into(), Came::Answer(None)),
-                },
-                Some(_) => ("→ answered".into(), Came::Answer(None)),
-                None => ("→ an answer that cannot be read".into(), Came::Nothing),
-            };
+            return read(answer.ok().and_then(|r| r.kind));
         }
         match tokio::time::timeout_at(deadline, stream.read_buf(&mut raw.input)).await {
             Ok(Ok(0) | Err(_)) => return ("→ closed".into(), Came::Closed),
             Ok(Ok(_)) => {}
             Err(_) => return ("→ nothing".into(), Came::Nothing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An expectation is met by what it names, and by nothing that is merely like it.
+    #[test]
+    fn what_cannot_be_read_and_what_cannot_come_meet_no_expectation() {
+        let unknown = proto::ErrorResponse { code: 9999, ..proto::ErrorResponse::default() };
+        let (_, unknown) = read(Some(response::Kind::Error(unknown)));
+        let (_, unreadable) = read(None);
+        assert_eq!((unknown, unreadable), (Came::Error(None), Came::Garbage));
+        for came in [unknown, unreadable, Came::Unconnected] {
+            for expect in [ReceiveExpect::Ok, ReceiveExpect::Closed, ReceiveExpect::Nothing] {
+                assert!(!fits(expect, came), "{came:?} is not {expect}");
+            }
+            assert!(fits(ReceiveExpect::Any, came));
         }
     }
 }

@@ -325,3 +325,13 @@ fn a_timeout_is_that_of_the_clients_that_are_there_already() {
     let took = outcome.trace.duration();
     assert!(took < 1000, "client b has waited {took} ms");
 }
+
+#[test]
+fn nothing_is_received_where_nothing_is_connected() {
+    for expect in ["closed", "nothing", "ok"] {
+        let found = unmet(&format!("receive expect={expect}"));
+        assert_eq!(found, [(expect.to_owned(), "no connection".to_owned())]);
+    }
+    assert_eq!(unmet("open\nclose\nreceive expect=closed").len(), 1);
+    assert_eq!(unmet("receive"), []);
+}
