@@ -424,6 +424,9 @@ pub(super) fn fits(expect: Expect, answer: &Answer) -> bool {
         (Expect::Any, _) => true,
         (Expect::Ok, Answer::Produced(placed)) => placed.iter().all(|p| matches!(p, Placed::At(..))),
         (Expect::Refused, Answer::Produced(placed)) => placed.iter().all(|p| matches!(p, Placed::Refused(_))),
+        (Expect::Code(wanted), Answer::Produced(placed)) => {
+            !placed.is_empty() && placed.iter().all(|p| *p == Placed::Refused(wanted))
+        }
         (Expect::Unknown, Answer::Produced(placed)) => placed.contains(&Placed::Unknown),
         (Expect::Ok, answer) => !matches!(answer, Answer::Refused { .. } | Answer::Lost { .. }),
         (Expect::Refused, answer) => matches!(answer, Answer::Refused { .. }),

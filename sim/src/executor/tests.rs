@@ -313,6 +313,15 @@ fn a_power_loss_that_strikes_a_second_broker_takes_the_first_with_it() {
     assert!(outcome.holds(), "{:?}", outcome.failures);
 }
 
+/// The records of a batch without keys go to several partitions, each with an answer of its own.
+#[test]
+fn a_code_that_every_record_of_a_batch_is_refused_with_is_the_one_that_came() {
+    let batch = "topic both partitions=2\nDISK\nproduce both value=\"v\" count=4 batch=4 expect=STORAGE_FULL";
+    assert_eq!(failures(&batch.replace("DISK", "disk free=0")), [""; 0]);
+    let found = failures(&batch.replace("DISK", "fault write \"both/1/*.log\" full"));
+    assert!(found.len() == 1 && found[0].contains("expected  STORAGE_FULL"), "{found:?}");
+}
+
 #[test]
 fn a_timeout_is_that_of_the_clients_that_are_there_already() {
     let one = "client b { produce orders value=\"v\"; }";
