@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::executor::plan::{numbered, plan};
-use crate::executor::{self, ExecuteError};
+use crate::executor::{self, ExecuteError, Executed};
 use crate::oracle::{self, Broken};
 use crate::place::Place;
-use crate::scenario::{Scenario, Step, unfold};
+use crate::scenario::{Scenario, Seeds, Step, unfold};
 use crate::trace::{Entry, Event, Trace};
 
 mod missed;
@@ -60,6 +60,8 @@ pub enum Failure {
     },
     /// The run did not come to its end.
     Stuck(String),
+    /// The harness panicked before the run, or when it judged it: what it was at, and the panic's words.
+    Harness(String),
 }
 
 impl Failure {
@@ -69,7 +71,7 @@ impl Failure {
             Failure::Panic(words) if is_of_the_harness(words) => 4,
             Failure::Broken(_) | Failure::Unmet { .. } | Failure::Inert { .. } | Failure::Panic(_) => 1,
             Failure::Impossible { .. } => 2,
-            Failure::Stuck(_) => 4,
+            Failure::Stuck(_) | Failure::Harness(_) => 4,
         }
     }
 
@@ -77,7 +79,7 @@ impl Failure {
     /// explains why others did not go as expected.
     fn rank(&self) -> u8 {
         match self {
-            Failure::Stuck(_) | Failure::Panic(_) => 0,
+            Failure::Stuck(_) | Failure::Harness(_) | Failure::Panic(_) => 0,
             Failure::Broken(_) => 1,
             Failure::Impossible { .. } => 2,
             Failure::Unmet { .. } | Failure::Inert { .. } => 3,
@@ -93,6 +95,7 @@ impl Failure {
             Failure::Panic(what) => format!("panic: {}", what.lines().next().unwrap_or_default()),
             Failure::Impossible { .. } => "impossible step".to_owned(),
             Failure::Stuck(_) => "stuck".to_owned(),
+            Failure::Harness(what) => format!("harness: {}", what.lines().next().unwrap_or_default()),
         }
     }
 }
@@ -136,6 +139,7 @@ impl fmt::Display for Failure {
             Failure::Impossible { line, text, why, .. } => {
                 write!(f, "{}a step is impossible here: {text}\n  {why}", at(*line))
             }
+            Failure::Harness(what) => write!(f, "the harness failed while {what}"),
             Failure::Stuck(why) => write!(f, "the harness gave up: {why}"),
         }
     }
@@ -182,19 +186,46 @@ pub fn run(scenario: &Scenario, seed: u64) -> Outcome {
 
 /// As [`run`], on a broker in which these places do not sync.
 pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
-    let scenario = unfold(scenario, seed);
-    match executor::execute_without(&scenario, off) {
-        Ok(executed) => {
-            let failures = failures(&scenario, &executed.trace, executed.panic);
-            Outcome { scenario, trace: executed.trace, syncs: executed.syncs, failures }
+    run_by(scenario, seed, off, unfold, failures)
+}
+
+/// As [`run_without`], with these for what is the harness's alone. A panic in them is a failure of this run like any other, so
+/// that whoever runs many learns which one it was.
+fn run_by(
+    scenario: &Scenario,
+    seed: u64,
+    off: &[Place],
+    unfold: impl Fn(&Scenario, u64) -> Scenario,
+    judge: impl Fn(&Scenario, &Trace, Option<String>) -> Vec<Failure>,
+) -> Outcome {
+    let failed = |scenario: Scenario, failure| Outcome {
+        scenario,
+        trace: Trace::default(),
+        syncs: Vec::new(),
+        failures: vec![failure],
+    };
+    let scenario = match caught("unfolding the scenario", || unfold(scenario, seed)) {
+        Ok(explicit) => explicit,
+        Err(what) => {
+            let seeded = Scenario { seeds: Seeds::one(seed), ..scenario.clone() };
+            return failed(seeded, Failure::Harness(what));
         }
-        Err(ExecuteError::Stuck(why)) => Outcome {
-            scenario,
-            trace: Trace::default(),
-            syncs: Vec::new(),
-            failures: vec![Failure::Stuck(why)],
-        },
+    };
+    match executor::execute_without(&scenario, off) {
+        Ok(Executed { trace, panic, syncs }) => {
+            let judged = caught("judging the run", || judge(&scenario, &trace, panic.clone()));
+            let failures = judged.unwrap_or_else(|what| {
+                panic.into_iter().map(Failure::Panic).chain([Failure::Harness(what)]).collect()
+            });
+            Outcome { scenario, trace, syncs, failures }
+        }
+        Err(ExecuteError::Stuck(why)) => failed(scenario, Failure::Stuck(why)),
     }
+}
+
+/// What this gives, or what the harness panicked at.
+fn caught<T>(what: &str, work: impl FnOnce() -> T) -> Result<T, String> {
+    executor::panics::caught(work).map_err(|words| format!("{what}: {words}"))
 }
 
 /// What went wrong in a run of this scenario, worst and first first.
@@ -260,6 +291,23 @@ mod tests {
         ] {
             assert_eq!(Failure::Panic(format!("panicked at {place}:\nwords")).exit_code(), code, "{place}");
         }
+    }
+
+    /// Whoever runs thousands of seeds has to be told which of them it was.
+    #[test]
+    fn a_panic_of_the_harness_is_a_failure_of_the_run_that_it_came_in() {
+        let scenario = crate::scenario::parse("t.kdl", "scenario \"t\"\ntopic orders\n").expect("it is one");
+        let unfolding = run_by(&scenario, 7, &[], |_, _| panic!("no way to unfold it"), failures);
+        let judging = run_by(&scenario, 7, &[], unfold, |_, _, _| panic!("no way to judge it"));
+        for (outcome, words) in [
+            (&unfolding, "the harness failed while unfolding the scenario: "),
+            (&judging, "the harness failed while judging the run: "),
+        ] {
+            assert_eq!((outcome.seed(), outcome.exit_code()), (7, 4), "{:?}", outcome.failures);
+            let said = outcome.failures[0].to_string();
+            assert!(said.contains(words) && said.contains("no way to"), "{said}");
+        }
+        assert!(!judging.trace.entries.is_empty(), "what happened can be looked at");
     }
 
     /// A record that was lost is told before what is wrong with the scenario.

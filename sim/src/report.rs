@@ -55,7 +55,7 @@ fn until(outcome: &Outcome) -> usize {
         Failure::Unmet { step, .. } | Failure::Impossible { step, .. } | Failure::Inert { step, .. } => {
             said(*step)
         }
-        Failure::Panic(_) | Failure::Stuck(_) => None,
+        Failure::Panic(_) | Failure::Stuck(_) | Failure::Harness(_) => None,
     });
     first.unwrap_or(outcome.trace.entries.len().saturating_sub(1))
 }

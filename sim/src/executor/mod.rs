@@ -23,7 +23,7 @@ mod ask;
 mod ending;
 mod files;
 mod look;
-mod panics;
+pub(crate) mod panics;
 pub mod plan;
 mod races;
 mod raw;

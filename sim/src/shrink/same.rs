@@ -31,7 +31,7 @@ pub(super) fn signature(failure: &Failure) -> String {
             let some = if *struck > 0 { ", struck" } else { "" };
             format!("{kind}: {}{some}", words(text, 2))
         }
-        Failure::Broken(_) | Failure::Panic(_) | Failure::Stuck(_) => kind,
+        Failure::Broken(_) | Failure::Panic(_) | Failure::Stuck(_) | Failure::Harness(_) => kind,
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::again::{Difference, Other};
 use super::clock::Stopwatch;
+use crate::executor::panics::caught;
 use crate::outcome::{Outcome, run};
 use crate::report::SIM;
 use crate::scenario::Scenario;
@@ -197,17 +198,22 @@ impl Shared {
 
     /// Takes one run after the other, until there is none or somebody says stop.
     fn work(&self, job: usize, tell: &mpsc::SyncSender<Told>) {
-        let runs = self.plan.runs();
         let mut others: Vec<Option<Other>> = self.plan.generators.iter().map(|_| None).collect();
+        self.work_by(tell, |generator, seed| self.one(job, generator, seed, &mut others));
+    }
+
+    fn work_by(&self, tell: &mpsc::SyncSender<Told>, mut one: impl FnMut(usize, u64) -> Result<Ran, String>) {
+        let runs = self.plan.runs();
         while !self.stop.load(Ordering::Relaxed) {
             let n = self.next.fetch_add(1, Ordering::Relaxed);
             if n >= runs {
                 break;
             }
             let (generator, seed) = self.plan.nth(n);
-            let told = match self.one(job, generator, seed, &mut others) {
-                Ok(ran) => Told::Ran(Box::new(ran)),
-                Err(why) => Told::Broken(why),
+            let told = match caught(|| one(generator, seed)) {
+                Ok(Ok(ran)) => Told::Ran(Box::new(ran)),
+                Ok(Err(why)) => Told::Broken(why),
+                Err(words) => Told::Broken(self.panicked(generator, seed, &words)),
             };
             if tell.send(told).is_err() {
                 break;
@@ -240,6 +246,14 @@ impl Shared {
             failed: (!outcome.holds()).then(|| Box::new(outcome)),
             differs,
         })
+    }
+
+    /// What is said of a panic that nothing has made a failure of the run.
+    fn panicked(&self, generator: usize, seed: u64, words: &str) -> String {
+        let path = self.plan.generators[generator].path.display();
+        format!(
+            "the harness failed with seed {seed} of {path}: {words}\n\n  see it again: {SIM} replay {path} --seed {seed}"
+        )
     }
 
     /// The run that takes longer than it may.
@@ -288,6 +302,19 @@ mod tests {
             double_check: None,
             keep_going: false,
         }
+    }
+
+    /// What counts a run may panic as well as what runs it.
+    #[test]
+    fn a_panic_on_a_thread_of_the_sweep_names_the_seed() {
+        let plan = plan(7..9, (0, 1));
+        let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Shared { plan, next, stop, at: Vec::new() };
+        let (tell, told) = mpsc::sync_channel(9);
+        shared.work_by(&tell, |_, _| panic!("it cannot be counted"));
+        let Ok(Told::Broken(why)) = told.recv() else { panic!("a panic is told") };
+        assert!(why.contains("seed 7 of a.kdl") && why.contains("it cannot be counted"), "{why}");
+        assert!(why.contains("replay a.kdl --seed 7"), "{why}");
     }
 
     #[test]
