@@ -157,6 +157,13 @@ fn a_file_that_is_cut_off_is_added_up_as_far_as_it_goes() {
     let (code, text) = place.sim(&["merge", "cut.jsonl"]);
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("line 4 is cut off") && text.contains("\n1 runs that were asked for"), "{text}");
+    let (_, runs) = whole.split_once('\n').expect("a head");
+    for headless in [runs, ""] {
+        place.file("headless.jsonl", headless);
+        let (code, text) = place.sim(&["merge", "headless.jsonl"]);
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("no line before the runs says what the sweep was asked for"), "{text}");
+    }
     place.file("bad.jsonl", &whole.replace("\"start\":0,\"end\":3", "\"start\":3,\"end\":0"));
     let (code, text) = place.sim(&["merge", "bad.jsonl"]);
     assert_eq!(code, 2, "{text}");

@@ -23,7 +23,8 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Exit codes as those of `sim sweep`; 4 too where runs are missing: a shard has died, or is not among the files.
+    /// Exit codes as those of `sim sweep`; 4 too where runs are missing: a shard has died, or is not among the files. 2 where a file
+    /// is not what a sweep wrote.
     pub fn run(&self) -> ExitCode {
         let mut sums = Sums::default();
         for file in &self.files {
@@ -50,6 +51,7 @@ impl Merge {
 fn add(file: &Path, sums: &mut Sums) -> Result<(), String> {
     let mut lines = BufReader::new(File::open(file).map_err(|e| e.to_string())?);
     let mut line = Vec::new();
+    let mut asked = false;
     for number in 1.. {
         line.clear();
         if lines.read_until(b'\n', &mut line).map_err(|e| e.to_string())? == 0 {
@@ -59,7 +61,12 @@ fn add(file: &Path, sums: &mut Sums) -> Result<(), String> {
             Ok(Line::Sweep(head)) if head.end < head.start => {
                 return Err(format!("line {number}: seeds {} to {} are no range", head.start, head.end));
             }
-            Ok(Line::Sweep(head)) => sums.asked(head),
+            Ok(Line::Sweep(head)) => {
+                asked = true;
+                sums.asked(head);
+            }
+            // Nobody could say which runs are missing, and what they promised to reach.
+            Ok(Line::Run(_)) if !asked => return Err(format!("line {number}: {HEADLESS}")),
             Ok(Line::Run(record)) => sums.add(&record),
             // A shard that was killed may leave half a line; its run is one of the missing ones.
             Err(_) if !line.ends_with(b"\n") => {
@@ -68,5 +75,9 @@ fn add(file: &Path, sums: &mut Sums) -> Result<(), String> {
             Err(e) => return Err(format!("line {number}: {e}")),
         }
     }
-    Ok(())
+    if asked { Ok(()) } else { Err(HEADLESS.to_owned()) }
 }
+
+/// Of a file that does not begin as `--out` begins it.
+const HEADLESS: &str =
+    "no line before the runs says what the sweep was asked for; give the whole file that `--out` wrote";
