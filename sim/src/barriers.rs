@@ -12,12 +12,14 @@ pub mod source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::explore::{Bounds, Report, Run, explore};
 use crate::outcome::{Failure, Outcome};
+use crate::patience::within;
 use crate::place::Place;
 use crate::scenario::Scenario;
-use crate::suite::run_seeds_without;
+use crate::suite::{Ran, run_seeds_without};
 
 /// A scenario, and how it is tried.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct Effort {
     pub all: bool,
     /// How many threads.
     pub threads: usize,
+    /// How long a single run may take.
+    pub patience: Duration,
 }
 
 /// A scenario that notices.
@@ -128,7 +132,12 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
 
 /// Where a subject syncs, or how it fails already.
 fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
-    let ran = run_seeds_without(&subject.scenario, &[]);
+    let Some(ran) = run(&subject.scenario, &[], effort.patience) else {
+        return Err(format!(
+            "its runs have not come to their end after {} s for each seed",
+            effort.patience.as_secs()
+        ));
+    };
     if let Some(what) = ran.failed.as_ref().and_then(failure) {
         return Err(what);
     }
@@ -144,13 +153,21 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
     Ok(Reached { subject, running, exploring })
 }
 
+/// All seeds of a scenario; `None` where they do not come to their end, or the system has no thread for them. A thread that hangs
+/// cannot be stopped: it is left behind.
+fn run(scenario: &Scenario, off: &[Place], patience: Duration) -> Option<Ran> {
+    let seeds = u32::try_from(scenario.seeds.count()).unwrap_or(u32::MAX);
+    let (scenario, off) = (scenario.clone(), off.to_vec());
+    within(patience.saturating_mul(seeds), move || run_seeds_without(&scenario, &off)).ok().flatten()
+}
+
 /// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
 /// histories first, and crashes inside recovery last.
 fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
     let mut noticed: Vec<Noticed> = Vec::new();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
-        let ran = run_seeds_without(&found.subject.scenario, std::slice::from_ref(place));
-        if let Some(what) = ran.failed.as_ref().and_then(missed) {
+        let ran = run(&found.subject.scenario, std::slice::from_ref(place), effort.patience);
+        if let Some(what) = ran.and_then(|ran| ran.failed).as_ref().and_then(missed) {
             noticed.push(Noticed { name: found.subject.name.clone(), explored: false, what });
         }
         if !(noticed.is_empty() || effort.all) {
@@ -226,9 +243,11 @@ fn failure(outcome: &Outcome) -> Option<String> {
 }
 
 /// What a run with a sync switched off shows of it: a broken promise, or something that did not come as it must. That a fault has
-/// found nothing to strike says that the run took another way, and nothing of what the sync is for.
+/// found nothing to strike, or that a step has become impossible, says that the run took another way; and that it came to no end,
+/// or that something panicked, that nobody has looked: nothing of what the sync is for.
 fn missed(outcome: &Outcome) -> Option<String> {
-    worst(outcome.failures.iter().filter(|failure| !matches!(failure, Failure::Inert { .. })))
+    let noticed = |failure: &&Failure| matches!(failure, Failure::Broken(_) | Failure::Unmet { .. });
+    worst(outcome.failures.iter().filter(noticed))
 }
 
 fn worst<'a>(mut failures: impl Iterator<Item = &'a Failure> + Clone) -> Option<String> {
@@ -239,4 +258,39 @@ fn worst<'a>(mut failures: impl Iterator<Item = &'a Failure> + Clone) -> Option<
 fn broken(report: &Report) -> Option<String> {
     let first = report.first.as_ref()?;
     Some(format!("{} ({})", first.broken.promise, first.broken.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome;
+    use crate::scenario::parse;
+
+    fn scenario(steps: &str) -> Scenario {
+        parse("t.kdl", &format!("scenario \"t\"\ntopic orders\n{steps}\n")).expect("it can be read")
+    }
+
+    /// Only what a run has shown of the broker says anything about a sync.
+    #[test]
+    fn a_run_that_went_wrong_in_another_way_has_noticed_nothing() {
+        let of = |steps: &str| outcome::run(&scenario(steps), 0);
+        let impossible = of("delete \"nothing\"");
+        assert_eq!((impossible.exit_code(), missed(&impossible)), (2, None));
+        let unmet = of("delete \"nothing\"\nconsume orders expect-count=1");
+        assert_eq!(missed(&unmet).as_deref(), Some("unmet expectation"));
+        for failure in
+            [Failure::Stuck(String::new()), Failure::Panic(String::new()), Failure::Harness(String::new())]
+        {
+            assert_eq!(missed(&Outcome { failures: vec![failure], ..impossible.clone() }), None);
+        }
+    }
+
+    #[test]
+    fn a_scenario_that_does_not_end_is_left_out() {
+        let subject = Subject::new("long", &scenario("advance \"59m\"")).expect("it is not explored");
+        let patience = Duration::from_millis(1);
+        let effort = Effort { bounds: Bounds::quick(), all: false, threads: 1, patience };
+        let why = reach(&subject, effort).err().expect("it takes longer");
+        assert!(why.contains("have not come to their end"), "{why}");
+    }
 }

@@ -146,7 +146,15 @@ pub fn run_seeds(scenario: &Scenario) -> Ran {
 
 /// As [`run_seeds`], on a broker in which these places do not sync.
 pub fn run_seeds_without(scenario: &Scenario, off: &[Place]) -> Ran {
-    let run = |scenario: &Scenario, seed| run_without(scenario, seed, off);
+    run_seeds_watched(scenario, off, |_| ())
+}
+
+/// As [`run_seeds_without`]; what `watch` gives for a seed is there for as long as its run lasts.
+pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[Place], watch: impl Fn(u64) -> W) -> Ran {
+    let run = |scenario: &Scenario, seed| {
+        let _watch = watch(seed);
+        run_without(scenario, seed, off)
+    };
     let mut seeds = scenario.seeds.iter();
     let first = run(scenario, seeds.next().unwrap_or(0));
     let syncs = first.syncs.iter().copied().collect();

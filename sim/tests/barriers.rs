@@ -6,6 +6,7 @@ use std::path::Path;
 
 use sim::barriers::{Effort, Subject, barriers};
 use sim::explore::Bounds;
+use sim::patience::PATIENCE;
 use sim::suite;
 
 #[test]
@@ -21,7 +22,7 @@ fn every_sync_is_noticed_when_it_is_missing() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // Some show only in what a crash within a recovery leaves: more of that than a test of a scenario file looks at.
     let bounds = Bounds { inner: 8, threads: NonZeroUsize::new(threads), ..Bounds::quick() };
-    let table = barriers(&subjects, Effort { bounds, all: false, threads }, &|_| ());
+    let table = barriers(&subjects, Effort { bounds, all: false, threads, patience: PATIENCE }, &|_| ());
     let unnoticed: Vec<String> =
         table.barriers.iter().filter(|b| b.noticed.is_empty()).map(|b| b.place.to_string()).collect();
     assert!(table.broken.is_empty(), "{:?}", table.broken);

@@ -156,3 +156,15 @@ fn help_is_no_wider_than_a_terminal() {
         }
     }
 }
+
+/// Whoever reads that all syncs are noticed, and an exit code that says otherwise, learns what else was wrong.
+#[test]
+fn scenarios_that_say_nothing_about_barriers_are_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bad = written(dir.path(), "a.kdl", "scenario \"t\"\ntopic orders\nconsume orders expect-count=1\n");
+    let output = sim(&["barriers", &bad]);
+    let said = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("fails with every sync in place (unmet expectation): left out"), "{said}");
+    assert!(said.contains("(1 scenarios; 1 left out, which fail with every sync in place, "), "{said}");
+}

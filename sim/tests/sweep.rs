@@ -137,11 +137,14 @@ fn a_run_that_takes_too_long_loses_no_other() {
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("5 runs that were asked for are in none of the files"), "{text}");
 
-    for command in [vec!["run", "b.kdl"], vec!["shrink", "b.kdl"]] {
-        let (code, text) = place.sim(&[&command[..], &["--patience", "0s"]].concat());
+    for command in ["run", "replay", "explore"] {
+        let (code, text) = place.sim(&[command, "b.kdl", "--seed", "5", "--patience", "0s"]);
         assert_eq!(code, 4, "{text}");
-        assert!(text.contains("has not come to its end after 0 s"), "{text}");
+        assert!(text.contains("seed 5 of b.kdl has not come to its end after 0 s"), "{text}");
     }
+    let (code, text) = place.sim(&["shrink", "b.kdl", "--patience", "0s"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("has not come to its end after 0 s"), "{text}");
 }
 
 /// What a shard that was killed has written, and what no shard can have written.

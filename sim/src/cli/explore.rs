@@ -3,13 +3,14 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::bar::Bar;
 use super::find::find;
 use super::out::{complain, say};
-use super::{images, number};
+use super::{duration, hurry, images, number};
 use sim::explore::{Bounds, Report, Run, Violation, explore_telling, locate, witness};
 use sim::outcome::{self, Failure};
 use sim::place::Place;
@@ -45,6 +46,9 @@ pub struct Explore {
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42, to see what notices.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
+    /// How long the run that is explored may take.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    patience: Duration,
     /// Say which missing sync explains the first violation.
     #[arg(long)]
     locate: bool,
@@ -83,7 +87,10 @@ impl Explore {
                 continue;
             };
             let seed = self.seed.unwrap_or(scenario.seeds.start);
-            let run = match Run::new(&scenario, seed, self.profile) {
+            let watch = hurry(self.patience, &file.path, seed);
+            let run = Run::new(&scenario, seed, self.profile);
+            drop(watch);
+            let run = match run {
                 Ok(run) => run,
                 Err(e) => {
                     complain!("{}: {e}", file.name);

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use out::complain;
+use sim::patience::{self, Watch};
 use sim::place::Place;
 use sim::scenario::Scenario;
 use sim::suite;
@@ -72,6 +73,18 @@ fn duration(text: &str) -> Result<Duration, String> {
     let number = number.parse::<u64>().ok().filter(|_| seconds > 0);
     let time = number.and_then(|n| n.checked_mul(seconds)).map(Duration::from_secs);
     time.ok_or_else(|| "expected a time: 90s, 10m, 2h".to_owned())
+}
+
+/// Ends the program where a run does not come to its end in time: a thread that hangs cannot be stopped.
+fn hurry(patience: Duration, path: &Path, seed: u64) -> Watch {
+    let path = path.display().to_string();
+    patience::watch(patience, move || {
+        let seconds = patience.as_secs();
+        complain!(
+            "FAILED  seed {seed} of {path} has not come to its end after {seconds} s; `--patience` waits longer"
+        );
+        std::process::exit(4);
+    })
 }
 
 /// Whether the broker syncs where a person wants it not to; where it does not, that has been said.

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::number;
 use super::out::{complain, say, say_on};
+use super::{duration, hurry, number};
 use sim::outcome::{Outcome, run_without};
 use sim::place::Place;
 use sim::scenario::syntax::print;
@@ -23,6 +24,9 @@ pub struct Replay {
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
+    /// How long the run may take.
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    patience: Duration,
     /// Show every event, instead of each step with its outcome.
     #[arg(long)]
     trace: bool,
@@ -32,7 +36,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed.
+    /// Exit code 0: all held. 1: a promise was broken. 2: the scenario is wrong. 4: the harness failed, or the run
+    /// does not come to its end.
     pub fn run(&self) -> ExitCode {
         if let Err(code) = super::syncs(self.without.as_ref()) {
             return code;
@@ -42,7 +47,9 @@ impl Replay {
             Err(code) => return code,
         };
         let seed = self.seed.unwrap_or(scenario.seeds.start);
+        let watch = hurry(self.patience, &self.scenario, seed);
         let outcome = run_without(&scenario, seed, self.without.as_slice());
+        drop(watch);
         let report = self.report(&outcome);
         if self.print {
             // Whoever keeps the scenario in a file wants nothing else in it.

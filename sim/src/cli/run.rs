@@ -9,13 +9,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::find::find;
-use super::out::{complain, say};
-use super::{duration, number};
+use super::out::say;
+use super::{duration, hurry, number};
 use sim::outcome::{Outcome, worst};
-use sim::patience::{self, Watch};
 use sim::place::Place;
 use sim::report;
-use sim::scenario::{Scenario, Seeds};
+use sim::scenario::Seeds;
 use sim::snapshot;
 use sim::suite::{self, ScenarioFile};
 
@@ -31,7 +30,7 @@ pub struct Run {
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<Place>,
-    /// How long the runs of one scenario may take, for each of its seeds.
+    /// How long a single run may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,
     /// Show each step with what came of it: as its snapshot does, and also what timing decided.
@@ -96,9 +95,8 @@ impl Run {
         if let Some(seed) = self.seed {
             scenario.seeds = Seeds::one(seed);
         }
-        let watch = self.watch(file, &scenario);
-        let ran = suite::run_seeds_without(&scenario, self.without.as_slice());
-        drop(watch);
+        let watch = |seed| hurry(self.patience, &file.path, seed);
+        let ran = suite::run_seeds_watched(&scenario, self.without.as_slice(), watch);
         sums.runs += ran.seeds;
         sums.simulated_ms += ran.first.trace.duration() * ran.seeds;
         let mut text = match &ran.failed {
@@ -119,17 +117,6 @@ impl Run {
             }
         }
         text
-    }
-
-    /// Ends the program where a run does not come to its end: a thread that hangs cannot be stopped.
-    fn watch(&self, file: &ScenarioFile, scenario: &Scenario) -> Watch {
-        let seeds = u32::try_from(scenario.seeds.count()).unwrap_or(u32::MAX);
-        let patience = self.patience.saturating_mul(seeds);
-        let name = file.name.clone();
-        patience::watch(patience, move || {
-            complain!("FAILED  {name}\n\n  it has not come to its end after {} s", patience.as_secs());
-            std::process::exit(4);
-        })
     }
 
     /// What a failure needs to be understood, and seen again.
