@@ -147,6 +147,22 @@ fn a_run_that_takes_too_long_loses_no_other() {
     assert!(text.contains("has not come to its end after 0 s"), "{text}");
 }
 
+/// A smaller scenario may hang where the one that is shrunk did not.
+#[test]
+fn what_was_shrunk_before_a_run_hung_is_kept_and_what_hung_beside_it() {
+    let place = Place::new();
+    let steps = "fault write \"*.log\" stall=\"59m\" may-miss\ntopic orders\ncalm";
+    let wrong = "produce orders value=\"v\" expect-offset=7\ncrash\nstart";
+    place.file("a.kdl", &format!("scenario \"wrong\"\n{steps}\n{wrong}\n"));
+    let (code, text) = place.sim(&["shrink", "a.kdl", "-o", "small.kdl", "--patience", "1s"]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("see it: ") && text.contains("the run that hangs: small-hangs.kdl"), "{text}");
+    let (small, hangs) = (place.read("small.kdl"), place.read("small-hangs.kdl"));
+    assert!(small.contains("expect-offset=7") && !small.contains("crash"), "{small}");
+    assert!(hangs.contains("stall=") && !hangs.contains("calm"), "{hangs}");
+    assert_eq!(place.sim(&["replay", "small.kdl"]).0, 1);
+}
+
 /// What a shard that was killed has written, and what no shard can have written.
 #[test]
 fn a_file_that_is_cut_off_is_added_up_as_far_as_it_goes() {

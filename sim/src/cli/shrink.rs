@@ -1,7 +1,7 @@
 //! `sim shrink FILE --seed S -o small.kdl`: a failing scenario, made as small as it gets.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use indicatif::ProgressBar;
 use super::out::{complain, say_on};
 use super::{duration, number};
 use sim::report::SIM;
+use sim::scenario::Scenario;
 use sim::scenario::syntax::print;
 use sim::shrink::{NotShrunk, shrink};
 
@@ -31,8 +32,8 @@ pub struct Shrink {
 }
 
 impl Shrink {
-    /// Exit code 0: it is smaller. 2: the scenario is wrong, or nothing fails. 4: a run does not come to its end, or the result
-    /// cannot be written.
+    /// Exit code 0: it is as small as it gets. 2: the scenario is wrong, or nothing fails. 4: a run does not come to its end, so
+    /// that it may not be, or the result cannot be written.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let scenario = match super::load(&self.scenario) {
@@ -59,40 +60,56 @@ impl Shrink {
         complain!("steps          {:>10} now", shrunk.after);
         complain!("tries          {:>10}", shrunk.tries);
         complain!("took           {:>10.1} s", began.elapsed().as_secs_f64());
-        let text = print(&shrunk.scenario);
-        let Some(output) = &self.output else {
-            say_on!("{text}");
-            return ExitCode::SUCCESS;
-        };
-        match std::fs::write(output, text) {
-            Ok(()) => {
-                complain!("\n  see it: {SIM} replay {}", output.display());
-                ExitCode::SUCCESS
+        let mut written = match &self.output {
+            None => {
+                say_on!("{}", print(&shrunk.scenario));
+                true
             }
-            Err(e) => {
-                complain!("{}: {e}", output.display());
-                ExitCode::from(4)
+            Some(output) => write(&shrunk.scenario, output, &format!("see it: {SIM} replay")),
+        };
+        if let Some(why) = &shrunk.hangs {
+            self.beside(why);
+            written = false;
+        }
+        if written { ExitCode::SUCCESS } else { ExitCode::from(4) }
+    }
+
+    /// A smaller scenario that hangs is another failure than the one that was looked for: it is written beside that.
+    fn beside(&self, why: &NotShrunk) {
+        complain!("\n{why}");
+        let NotShrunk::Hangs { scenario, .. } = why else { return };
+        match &self.output {
+            None => complain!("\n  with `-o` that run is written to a file, too"),
+            Some(output) => {
+                let stem = output.file_stem().unwrap_or_default().to_string_lossy();
+                write(scenario, &output.with_file_name(format!("{stem}-hangs.kdl")), "the run that hangs:");
             }
         }
     }
 
-    /// Says why; a scenario that hangs is worth as much as a smaller one, and is written in its place.
+    /// Says why; a scenario that hangs itself is written in the place of a smaller one.
     fn not_shrunk(&self, why: &NotShrunk) -> ExitCode {
         complain!("{why}");
         match why {
             NotShrunk::NothingFails { .. } => ExitCode::from(2),
             NotShrunk::NoThread(_) => ExitCode::from(4),
             NotShrunk::Hangs { scenario, .. } => {
-                let text = print(scenario);
                 match &self.output {
-                    None => say_on!("{text}"),
-                    Some(output) => match std::fs::write(output, text) {
-                        Ok(()) => complain!("\n  the run that hangs: {}", output.display()),
-                        Err(e) => complain!("{}: {e}", output.display()),
-                    },
+                    None => say_on!("{}", print(scenario)),
+                    Some(output) => _ = write(scenario, output, "the run that hangs:"),
                 }
                 ExitCode::from(4)
             }
         }
     }
+}
+
+/// Whether it could be written, which is said, or why not.
+fn write(scenario: &Scenario, to: &Path, said: &str) -> bool {
+    let written = std::fs::write(to, print(scenario));
+    match &written {
+        Ok(()) => complain!("\n  {said} {}", to.display()),
+        Err(e) => complain!("{}: {e}", to.display()),
+    }
+    written.is_ok()
 }

@@ -40,7 +40,7 @@ pub enum NotShrunk {
         /// The seed.
         seed: u64,
     },
-    /// A run of the scenario, or of a smaller one, does not come to its end. Its thread cannot be stopped, so no more are tried.
+    /// A run does not come to its end. Its thread cannot be stopped, so no more are tried.
     #[error("a run of {steps} steps has not come to its end after {} s, so no more are tried", .patience.as_secs())]
     Hangs {
         /// How many steps it has.
@@ -70,6 +70,8 @@ pub struct Shrunk {
     pub after: usize,
     /// How many candidates were executed.
     pub tries: u64,
+    /// The candidate that ended the search before its time, where one did: it is another failure, and worth as much.
+    pub hangs: Option<NotShrunk>,
 }
 
 /// Makes a failing scenario as small as it gets, where no run takes longer than `patience`; `progress` sees each candidate's
@@ -96,12 +98,9 @@ pub fn shrink(
     search.lost = search.lost.take().filter(|lost| search.is_met_undisturbed(&search.best, lost));
     while search.round() {}
     let Search { best, tries, hangs, .. } = search;
-    if let Some(hangs) = hangs {
-        return Err(hangs);
-    }
     let scenario = titled(best, &kind, scenario, seed);
     let outcome = run_within(&scenario, scenario.seeds.start, patience)?;
-    Ok(Shrunk { after: count(&scenario), scenario, outcome, kind, before, tries })
+    Ok(Shrunk { after: count(&scenario), scenario, outcome, kind, before, tries, hangs })
 }
 
 fn run_within(scenario: &Scenario, seed: u64, patience: Duration) -> Result<Outcome, NotShrunk> {
@@ -339,6 +338,30 @@ mod tests {
     fn a_scenario_that_holds_is_left_alone() {
         let scenario = parse("right.kdl", "scenario \"nothing\"\ntopic orders\n").expect("it is a scenario");
         assert!(shrink(&scenario, 0, PATIENCE, |_, _| ()).is_err());
+    }
+
+    /// Without the line that disarms it, the fault keeps the run waiting; what was found before that is kept.
+    #[test]
+    fn a_candidate_that_does_not_end_is_given_beside_the_smallest_that_fails_as_before() {
+        let text = r#"
+            scenario "the wrong offset"
+            fault write "*.log" stall="59m" may-miss
+            topic orders
+            calm
+            produce orders value="v" expect-offset=7
+            crash
+            start
+        "#;
+        let scenario = parse("wait.kdl", text).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 0, Duration::from_secs(1), |_, _| ()).expect("it fails");
+        assert_eq!(shrunk.kind, "unmet expectation");
+        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        assert!(printed.contains("expect-offset=7") && !printed.contains("crash"), "{printed}");
+        let Some(NotShrunk::Hangs { scenario: hanging, .. }) = &shrunk.hangs else {
+            panic!("{:?}\n{printed}", shrunk.hangs)
+        };
+        let printed = crate::scenario::syntax::print(hanging);
+        assert!(printed.contains("stall=") && !printed.contains("calm"), "{printed}");
     }
 
     #[test]
