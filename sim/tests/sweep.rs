@@ -147,6 +147,28 @@ fn a_run_that_takes_too_long_loses_no_other() {
     assert!(text.contains("has not come to its end after 0 s"), "{text}");
 }
 
+/// Each kind of failure has a file of its own, whichever generators have shown it.
+#[test]
+fn the_first_failure_of_each_kind_is_written_and_none_over_another() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.0.path().join("all/g1")).expect("a directory");
+    std::fs::create_dir_all(place.0.path().join("all/g2")).expect("a directory");
+    place.file("all/g1/a.kdl", WRONG);
+    place.file("all/g2/a.kdl", &RIGHT.replace("restart", "delete \"nothing\"\nrestart"));
+    let (code, text) = place.sim(&["sweep", "all", "--seeds", "3..5", "--keep-going", "--jobs", "1"]);
+    assert_eq!(code, 1, "{text}");
+    let mut written: Vec<String> = std::fs::read_dir(place.0.path().join("target/sweep"))
+        .expect("the directory that the page names")
+        .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
+    written.sort();
+    assert_eq!(written, ["g1-a-3.kdl", "g2-a-3.kdl"], "{text}");
+
+    let (code, text) = place.sim(&["sweep", "all/g1/a.kdl", "all/g2/a.kdl", "--seeds", "0..1"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("all/g1/a.kdl and all/g2/a.kdl are both called a: rename one"), "{text}");
+}
+
 /// A smaller scenario may hang where the one that is shrunk did not.
 #[test]
 fn what_was_shrunk_before_a_run_hung_is_kept_and_what_hung_beside_it() {

@@ -1,7 +1,7 @@
 //! `sim sweep`: many seeds of generators. The first failure is shown with all that is needed to act on it; at the end come
 //! the states that the runs were in, and an error where one was promised and never reached.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub struct Sweep {
     /// Write one line of JSON for each run, for `sim merge`.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where to write scenarios that fail.
+    /// Where to write the first scenario of each kind of failure.
     #[arg(long, value_name = "DIR", default_value = "target/sweep")]
     failures: PathBuf,
     /// How long a single run may take.
@@ -90,6 +90,7 @@ impl Sweep {
             let scenario = super::load(&file.path)?;
             generators.push(Generator { path: file.path, name: file.name, scenario });
         }
+        apart(&generators)?;
         let itself = std::env::current_exe().ok();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
@@ -167,7 +168,7 @@ impl Sweep {
             );
         }
         if let Some(outcome) = &ran.failed {
-            let name = generator.name.rsplit("::").next().unwrap_or("scenario");
+            let name = generator.name.replace("::", "-");
             let file = self.failures.join(format!("{name}-{seed}.kdl"));
             std::fs::create_dir_all(&self.failures)?;
             std::fs::write(&file, print(&outcome.scenario))?;
@@ -180,6 +181,20 @@ impl Sweep {
         bar.print(&text);
         Ok(())
     }
+}
+
+/// What runs add up to is told apart by the names of the generators, and so are the files of those that fail.
+fn apart(generators: &[Generator]) -> Result<(), ExitCode> {
+    let mut known: BTreeMap<String, &Generator> = BTreeMap::new();
+    for generator in generators {
+        if let Some(other) = known.insert(generator.name.replace("::", "-"), generator) {
+            let (a, b) = (other.path.display(), generator.path.display());
+            let name = &generator.name;
+            complain!("{a} and {b} are both called {name}: rename one, or sweep them one after the other");
+            return Err(ExitCode::from(2));
+        }
+    }
+    Ok(())
 }
 
 fn write(out: &mut Option<BufWriter<File>>, line: &Line) -> io::Result<()> {
