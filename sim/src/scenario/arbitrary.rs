@@ -25,7 +25,7 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
     let world = (broker(), disk(), net(), clock());
     let draws = vec(draw(&["disk", "net", "broker"]), 0..2);
     let explicit = (head, world, draws, vec(step(), 0..12));
-    explicit.prop_map(
+    let any = explicit.prop_map(
         |((about, title, seeds, explore, sometimes), (broker, disk, net, clock), draws, steps)| Scenario {
             lines: Lines::default(),
             about,
@@ -40,7 +40,22 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
             draws,
             steps,
         },
-    )
+    );
+    any.prop_map(given_once)
+}
+
+/// What is drawn is given nowhere else.
+fn given_once(mut scenario: Scenario) -> Scenario {
+    for draw in &scenario.draws {
+        match draw.word.as_str() {
+            "broker" => (scenario.broker.segment_bytes, scenario.broker.durability) = (None, None),
+            "disk" => (scenario.disk.profile, scenario.disk.latency) = (None, None),
+            _ => scenario.net.chunk_bytes = None,
+        }
+    }
+    scenario.draws.sort_by(|a, b| a.word.cmp(&b.word));
+    scenario.draws.dedup_by(|a, b| a.word == b.word);
+    scenario
 }
 
 /// Any step.

@@ -142,6 +142,8 @@ fn about(text: &str) -> Vec<String> {
 #[derive(Default)]
 struct Head {
     seen: Vec<&'static str>,
+    /// The properties so far, each with its line's word, and whether it is drawn.
+    given: Vec<(String, String, bool)>,
 }
 
 impl Head {
@@ -160,7 +162,31 @@ impl Head {
         }
     }
 
+    /// Of a property that is drawn and given elsewhere too, one value would silently win.
+    fn give(&mut self, node: &KdlNode, mistakes: &mut Vec<Mistake>) {
+        let drawn = matches!(node.name().value(), "draw" | "each");
+        let line = node.entries().first().and_then(|entry| entry.value().as_string());
+        let word = if drawn { line.unwrap_or_default() } else { node.name().value() };
+        let before = self.given.len();
+        for entry in node.entries() {
+            let Some(name) = entry.name().map(kdl::KdlIdentifier::value) else { continue };
+            // Both say how much room there is.
+            let slot = if (word, name) == ("disk", "free") { "capacity" } else { name };
+            let mut others = self.given[..before].iter();
+            if others.any(|(w, n, d)| (w.as_str(), n.as_str()) == (word, slot) && (drawn || *d)) {
+                mistakes.push(Mistake {
+                    span: entry.span(),
+                    message: format!("`{name}` of `{word}` is given twice"),
+                    label: "the second one".to_owned(),
+                    help: Some("keep one of them, drawn or not".to_owned()),
+                });
+            }
+            self.given.push((word.to_owned(), slot.to_owned(), drawn));
+        }
+    }
+
     fn read(&mut self, node: &KdlNode, scenario: &mut Scenario, mistakes: &mut Vec<Mistake>) {
+        self.give(node, mistakes);
         let word = steps::HEAD_WORDS.into_iter().find(|word| *word == node.name().value());
         let Some(word) = word else {
             let mut draw = random::blank_draw(node.name().value());

@@ -43,6 +43,11 @@ pub fn idle(step: &Step) -> Option<(String, String)> {
 }
 
 fn wrong_random(random: &Random) -> Option<(String, String)> {
+    let largest = |weights: &Vec<u32>| weights.iter().copied().max().map_or(0, u64::from);
+    if random.weights.iter().map(|(_, weights)| largest(weights)).sum::<u64>() > u32::MAX.into() {
+        let message = format!("the weights may add up to more than {}", u32::MAX);
+        return Some((message, "only their proportions matter: make all of them smaller".to_owned()));
+    }
     let steps = random.steps.iter().any(|steps| *steps > 0);
     let weights = random.weights.iter().any(|(_, weights)| weights.iter().any(|weight| *weight > 0));
     (steps && !weights).then(|| {
@@ -157,6 +162,10 @@ mod tests {
             (
                 "random steps=5 { weights produce=0 consume=\"0 | 0\"; }",
                 "no kind of step has a weight above 0",
+            ),
+            (
+                "random steps=5 { weights produce=4294967295 consume=1; }",
+                "the weights may add up to more than 4294967295",
             ),
             ("random steps=5 { weights; }", "no kind of step has a weight above 0"),
         ] {

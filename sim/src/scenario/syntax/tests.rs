@@ -157,6 +157,21 @@ fn what_is_missing_or_too_much_is_said() {
         ("pipeline { crash; }", "t.kdl:2:1: `crash` cannot stand in a pipeline", "pipeline"),
         ("crash\nbroker durability=os", "t.kdl:3:1: `broker` belongs to the head of the file", "broker"),
         ("broker durability=os\nbroker durability=os", "t.kdl:3:1: `broker` is given twice", "broker"),
+        (
+            "disk profile=strict\ndraw disk profile=\"ordered | lying\"",
+            "t.kdl:3:11: `profile` of `disk` is given twice; keep one of them, drawn or not",
+            "profile=\"ordered | lying\"",
+        ),
+        (
+            "each disk free=\"0 | 9\"\ndisk latency=\"1ms\" capacity=9",
+            "t.kdl:3:20: `capacity` of `disk` is given twice",
+            "capacity=9",
+        ),
+        (
+            "draw net timeout=\"1s | 2s\"\neach net timeout=\"1s | 2s\"",
+            "t.kdl:3:10: `timeout` of `net` is given twice",
+            "timeout=\"1s | 2s\"",
+        ),
         ("scenario \"u\"", "t.kdl:2:1: `scenario` is given twice; a file holds one scenario", "scenario"),
         (
             "crash\nscenario \"u\"",

@@ -239,7 +239,8 @@ impl Unfolding<'_> {
             .filter(|(_, weight)| *weight > 0)
             .collect();
         let mut mover = Mover { streams: &mut self.streams, topics: &mut self.topics, keys, size, made: 0 };
-        let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
+        // A scenario that was read has no more; of one that was not, the last moves come less often.
+        let sum = weights.iter().fold(0, |sum: u32, (_, weight)| sum.saturating_add(*weight));
         for _ in 0..steps {
             if sum > 0 {
                 let drawn = mover.streams.moves.random_range(0..sum);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::drawn_step;
 use crate::scenario::random::alternatives;
 use crate::scenario::{
-    Content, DiskSettings, FaultKind, NetSettings, Place, Produce, Send, Span, Step, Surgery,
+    Content, DiskSettings, Draw, FaultKind, NetSettings, Place, Produce, Send, Span, Step, Surgery,
 };
 
 /// Steps that a run executes.
@@ -159,18 +159,47 @@ fn written(surgery: &Surgery) -> u64 {
     }
 }
 
-/// The most that a step can use up: of a drawn one, that with the last of all values, where ranges are longest, or the first.
+/// The most that a step can use up: of a drawn one, with the values that make each the most.
 pub(super) fn most(step: &Step) -> Spent {
     let Step::Draw(draw) = step else { return Spent::by(step) };
-    let last = draw.props.iter().map(|(_, values)| alternatives(values).len().saturating_sub(1)).collect();
-    let first = vec![0; draw.props.len()];
-    let spent = |choice: Vec<usize>| drawn_step(draw, &choice).map(|step| Spent::by(&step));
-    let mut most = Spent { steps: 1, ..Spent::default() };
-    for one in [first, last].into_iter().filter_map(spent) {
-        most.records = most.records.max(one.records);
-        most.bytes = most.bytes.max(one.bytes);
-        most.time = most.time.max(one.time);
-        most.opened = most.opened.max(one.opened);
+    Spent {
+        steps: 1,
+        records: most_of(draw, |spent| spent.records),
+        bytes: most_of(draw, |spent| spent.bytes),
+        time: most_of(draw, |spent| spent.time),
+        opened: most_of(draw, |spent| spent.opened),
     }
-    most
+}
+
+/// The most of one thing. No value makes less of it where another makes more, so that each property can be looked at by itself;
+/// twice, since all are the same beside a value that makes nothing, as `size=0` does.
+fn most_of<T: Ord + Default>(draw: &Draw, measure: impl Fn(Spent) -> T) -> T {
+    let choices: Vec<Vec<usize>> = draw.props.iter().map(|(_, values)| outermost(values)).collect();
+    let spent =
+        |choice: &[usize]| drawn_step(draw, choice).map_or_else(T::default, |step| measure(Spent::by(&step)));
+    let mut best = vec![0; choices.len()];
+    for at in (0..choices.len()).chain(0..choices.len()) {
+        let with = |value: usize| {
+            let mut choice = best.clone();
+            choice[at] = value;
+            spent(&choice)
+        };
+        if let Some(value) = choices[at].iter().copied().max_by_key(|value| with(*value)) {
+            best[at] = value;
+        }
+    }
+    spent(&best)
+}
+
+/// The places of values among all alternatives; of a range only those of its ends, between which nothing is more.
+fn outermost(values: &[String]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut next = 0;
+    for value in values {
+        let count = alternatives(std::slice::from_ref(value)).len();
+        places.extend([next, next + count.saturating_sub(1)]);
+        next += count;
+    }
+    places.dedup();
+    places
 }
