@@ -35,7 +35,9 @@ impl WorldClock {
 
     /// Jumps by this many milliseconds, backwards where they are negative.
     pub fn jump(&self, ms: i64) {
-        self.state.skew.fetch_add(ms, Ordering::Relaxed);
+        // Not before the first time that it can show: a later jump, or the time that goes by, would be lost below it.
+        let skew = self.state.skew.load(Ordering::Relaxed).saturating_add(ms).max(-self.simulated());
+        self.state.skew.store(skew, Ordering::Relaxed);
         let stopped = self.state.stopped_at.load(Ordering::Relaxed);
         if stopped >= 0 {
             self.state.stopped_at.store(stopped.saturating_add(ms).max(0), Ordering::Relaxed);
@@ -44,8 +46,14 @@ impl WorldClock {
 
     /// Jumps so that it is now this time.
     pub fn set(&self, ms: u64) {
-        let to = i64::try_from(ms).unwrap_or(i64::MAX);
-        self.jump(to.saturating_sub(self.millis()));
+        self.set_millis(i64::try_from(ms).unwrap_or(i64::MAX));
+    }
+
+    fn set_millis(&self, ms: i64) {
+        self.state.skew.store(ms - self.simulated(), Ordering::Relaxed);
+        if self.state.stopped_at.load(Ordering::Relaxed) >= 0 {
+            self.state.stopped_at.store(ms, Ordering::Relaxed);
+        }
     }
 
     /// Stops it or lets it run on, from the time it shows.
@@ -56,7 +64,7 @@ impl WorldClock {
             self.state.stopped_at.store(now, Ordering::Relaxed);
         } else if !still && was_still {
             self.state.stopped_at.store(-1, Ordering::Relaxed);
-            self.jump(now - self.millis());
+            self.set_millis(now);
         }
     }
 
@@ -72,8 +80,12 @@ impl WorldClock {
         if stopped >= 0 {
             return stopped;
         }
-        let simulated = i64::try_from(EPOCH_MS + self.recorder.now()).unwrap_or(i64::MAX);
-        simulated.saturating_add(self.state.skew.load(Ordering::Relaxed)).max(0)
+        self.simulated().saturating_add(self.state.skew.load(Ordering::Relaxed)).max(0)
+    }
+
+    /// What it would show if it had never jumped.
+    fn simulated(&self) -> i64 {
+        i64::try_from(EPOCH_MS + self.recorder.now()).unwrap_or(i64::MAX)
     }
 }
 
@@ -103,5 +115,26 @@ mod tests {
         assert_eq!(clock.now().get(), EPOCH_MS - 3_600_000 + 6);
         clock.set(1_000);
         assert_eq!(clock.now().get(), 1_000);
+    }
+
+    #[test]
+    fn a_clock_at_its_first_time_can_be_set_and_runs_on() {
+        for still in [false, true] {
+            let recorder = Recorder::default();
+            let clock = WorldClock::new(recorder.clone());
+            clock.stand_still(still);
+            clock.jump(-3_600_000_000_000);
+            assert_eq!(clock.now().get(), 0);
+            clock.stand_still(false);
+            recorder.set_now(7);
+            assert_eq!(clock.now().get(), 7);
+            clock.set(1_000);
+            recorder.set_now(8);
+            assert_eq!(clock.now().get(), 1_001);
+            clock.jump(i64::MAX);
+            clock.jump(i64::MAX);
+            clock.set(5);
+            assert_eq!(clock.now().get(), 5);
+        }
     }
 }
