@@ -123,7 +123,7 @@ impl Actor {
             },
             Step::Calm => {
                 self.stage.disarm();
-                self.stage.host.disk.mend_sectors();
+                self.stage.mend_sectors();
                 self.stage.heal();
             }
             Step::Crash => self.kill(id, None).await,

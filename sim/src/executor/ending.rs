@@ -48,7 +48,7 @@ async fn heal(stage: &Stage) {
     let host = &stage.host;
     host.disk.set_capacity(None);
     host.disk.set_read_only(false);
-    host.disk.mend_sectors();
+    stage.mend_sectors();
     host.accept_errors.store(0, std::sync::atomic::Ordering::Relaxed);
     stage.heal();
     stage.command(|sim| sim.set_fail_rate(0.0)).await;

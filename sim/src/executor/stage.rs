@@ -58,6 +58,8 @@ pub(super) struct Stage {
     pub(super) topics: RefCell<BTreeMap<Arc<str>, u32>>,
     /// Whether a topic was made with a retention of its own.
     pub(super) retention: Cell<bool>,
+    /// Whether a sector cannot be read.
+    pub(super) unreadable: Cell<bool>,
     known: observe::Known,
     aimed: RefCell<Vec<Aimed>>,
     /// The aimed power losses that leave an image of a certain number: the steps that aimed them, and the images.
@@ -86,6 +88,7 @@ impl Stage {
             net: RefCell::new(net),
             topics: RefCell::default(),
             retention: Cell::new(false),
+            unreadable: Cell::new(false),
             known,
             aimed: RefCell::default(),
             exact: RefCell::default(),
@@ -286,6 +289,14 @@ impl Stage {
     pub(super) fn is_quiet(&self) -> bool {
         let waits = |aimed: &Aimed| aimed.on_reads && self.struck(aimed.id).0 == 0;
         self.busy.get() == 0 && !self.aimed.borrow().iter().any(waits)
+    }
+
+    /// Every sector can be read again.
+    pub(super) fn mend_sectors(&self) {
+        self.host.disk.mend_sectors();
+        if self.unreadable.take() {
+            self.tell(World::Readable);
+        }
     }
 
     /// Changes the disk from here on.

@@ -182,6 +182,7 @@ impl Files<'_> {
         let (file, found) = self.existing(file)?;
         let at = place(at, found.len())?;
         self.disk().make_unreadable(path(&file), at).map_err(failed(&file))?;
+        self.stage.unreadable.set(true);
         self.stage.recorder.add(Event::Fault {
             text: format!("the sector of byte {at} cannot be read").into(),
             path: Some(file.as_str().into()),

@@ -78,7 +78,7 @@ pub(super) struct Grounds<'a> {
     pub(super) leaving: &'a [Arc<str>],
     /// How often somebody has asked for a topic to be made.
     pub(super) creations: u64,
-    /// Whether the disk has ever lied.
+    /// Whether the disk has ever lied about more than an index.
     pub(super) lies: bool,
 }
 

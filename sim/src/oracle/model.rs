@@ -96,8 +96,11 @@ pub struct Partition {
     pub durable_to: u64,
     /// The base offset of the newest segment whose creation the disk has seen.
     pub newest_base: u64,
-    /// The disk has lied about this partition's log: what it was told to keep may be gone.
+    /// The disk has lied about this partition's log, its directory, or what is noted of it: what it was told to keep may be
+    /// gone.
     pub lied: bool,
+    /// A sector of its log cannot be read, or could not when the broker was started.
+    pub unreadable: bool,
     /// Something has failed on an index file since the last start: the index may be behind.
     pub index_behind: bool,
     /// There was no room for an entry of an index since the last start.
@@ -172,6 +175,12 @@ impl Partition {
         self.lied || !self.planted.is_empty() || self.orphaned
     }
 
+    /// Something other than the broker has changed this file.
+    pub fn tamper(&mut self, path: &str, file: &str) {
+        let stem = file.rsplit_once('.').map_or("", |(stem, _)| stem);
+        self.tampered.insert(path[..path.len() - file.len()].to_owned() + stem);
+    }
+
     /// The log ends at `end` now: what was promised beyond it is no longer.
     pub fn ends_at(&mut self, end: u64) {
         self.durable_to = self.durable_to.min(end);
@@ -224,6 +233,8 @@ pub struct Model {
     pub slack_ms: Millis,
     /// Whether syncs may be lies.
     pub lying: bool,
+    /// Whether every sector can be read again: the next start finds all that is there.
+    pub readable: bool,
     /// Whether any broker of this run acknowledged after a sync only.
     pub was_always: bool,
     /// Whether the last crash was a power loss.

@@ -31,6 +31,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
     let (hurt, lied) = (known.hurt, known.lied);
+    let unreadable = known.unreadable;
     // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
     // next start, and nothing of it is given up.
     let hides_its_end = look.hides && known.fenced && known.may_fence;
@@ -43,7 +44,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         } else if let Some((code, _)) = look.errors.get(&offset)
             && !(retention && offset < look.start && *code == Code::OffsetOutOfRange)
         {
-            let destroyed = slot.damaged || lied || known.doubts(offset, slot) || model.lying;
+            let destroyed = slot.damaged || lied || unreadable || known.doubts(offset, slot) || model.lying;
             // What a power loss took beside damage lies in the same hole.
             let may_fail = destroyed || (hurt && slot.at_risk);
             if !(may_fail && says_so(*code)) {
@@ -54,7 +55,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             let may_go = slot.at_risk || slot.damaged || (retention && offset < look.start);
             if !may_go {
                 let found = format!("the log is {} to {}", look.start, look.end);
-                let kind = if hurt || lied { "cut behind damage" } else { "lost" };
+                let kind = if hurt || lied || unreadable { "cut behind damage" } else { "lost" };
                 broke(f, model, kind, &what, slot, offset, found);
             }
             gone.push(offset);
@@ -114,7 +115,8 @@ fn broke(
 /// What is left is a prefix: in `os` and `interval` mode a power loss leaves no hole before a record that it spared.
 fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let holes_are_legal = known.hurt || known.lied || (known.shaken && model.was_always) || model.lying;
+    let damaged = known.hurt || known.lied || known.unreadable;
+    let holes_are_legal = damaged || (known.shaken && model.was_always) || model.lying;
     // A hole does not come by itself: those that are there after a power loss are all there will be until the next.
     let is_legal = |offset: &u64| holes_are_legal && (known.disturbed || known.unread.contains(offset));
     let holes = look.errors.iter().filter(|(offset, _)| !known.slots.contains_key(offset));

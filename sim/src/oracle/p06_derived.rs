@@ -33,7 +33,7 @@ pub(super) fn files(
 ) {
     let Some(known) = model.partition(topic, partition).filter(|known| !known.fenced) else { return };
     for segment in decode::segments(image, topic, partition) {
-        if known.lied || known.tampered.contains(segment.stem) {
+        if known.lied || known.unreadable || known.tampered.contains(segment.stem) {
             continue;
         }
         let records = records(&segment);

@@ -57,7 +57,7 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
 fn is_damaged(model: &Model, path: &str) -> bool {
     let place =
         super::walk::files::place(path).and_then(|(topic, partition, _)| model.partition(topic, partition));
-    place.is_some_and(|known| known.hurt || known.lied || !known.tampered.is_empty())
+    place.is_some_and(|known| known.hurt || known.lied || known.unreadable || !known.tampered.is_empty())
 }
 
 fn files(image: &Image) -> BTreeMap<Arc<str>, Arc<[u8]>> {

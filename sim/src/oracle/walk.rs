@@ -66,7 +66,7 @@ pub(crate) struct Walk {
     errors_before_start: u64,
     /// What it was when the broker was asked to stop.
     errors_before_stop: Option<u64>,
-    /// Whether the disk has ever lied.
+    /// Whether the disk has ever lied about more than an index.
     lies: bool,
     /// Topics that somebody is deleting.
     leaving: Vec<Arc<str>>,
@@ -199,9 +199,8 @@ impl Walk {
             Event::Fault { path, damages, .. } => {
                 self.struck += 1;
                 self.obstacles.changed();
-                self.lies |= *damages;
-                if *damages {
-                    self.lied(path.as_deref());
+                if let Some(path) = path.as_deref().filter(|_| *damages) {
+                    self.unreadable(path);
                 }
             }
             Event::Starting(starting) => self.starting(starting),
@@ -244,6 +243,7 @@ impl Walk {
                 if let World::Clock(clock) = change {
                     self.model.broker_clock.shows(*clock, entry.at);
                 }
+                self.model.readable |= *change == World::Readable;
                 self.obstacles.world(change);
             }
             Event::Healed => {
@@ -324,6 +324,7 @@ impl Walk {
             for known in &mut topic.partitions {
                 (known.may_fence, known.failed, known.index_behind) = (false, false, false);
                 (known.index_cramped, known.index_unbuilt) = (false, false);
+                known.unreadable &= !model.readable;
             }
         }
         self.routing.restarted();

@@ -27,6 +27,8 @@ pub enum World {
     Raw,
     /// The broker was asked to stop.
     Stopping,
+    /// Every sector of the disk can be read again.
+    Readable,
 }
 
 /// A clock that is looked at.
@@ -87,6 +89,7 @@ impl fmt::Display for World {
             }
             World::Raw => write!(f, "a client sends bytes of its own making"),
             World::Stopping => write!(f, "the broker is asked to stop"),
+            World::Readable => write!(f, "every sector can be read again"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use faults::Op;
 
-use super::{At, Code, CrashKind, Event, Mode, Request, Story};
+use super::{At, Code, CrashKind, Event, Mode, Request, Story, World};
 
 const NONE: [&str; 0] = [];
 
@@ -97,4 +97,54 @@ fn a_sync_that_failed_once_is_no_excuse_after_a_clean_stop() {
     };
     assert_eq!(story(false), NONE);
     assert_eq!(story(true), ["lost"]);
+}
+
+const INDEX: &str = "orders/0/00000000000000000000.index";
+
+#[test]
+fn a_lie_about_an_index_excuses_no_loss() {
+    let story = |path: &str| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("a", 0);
+        story.lies(path);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(&super::log(0)), NONE);
+    assert_eq!(story("orders/0/synced"), NONE);
+    for index in [INDEX, "orders/0/00000000000000000000.timeindex.tmp"] {
+        assert_eq!(story(index), ["lost"], "{index}");
+    }
+}
+
+#[test]
+fn a_sector_that_cannot_be_read_excuses_no_loss() {
+    for (path, kind) in [(super::log(0), "cut behind damage"), (INDEX.into(), "lost")] {
+        let mut story = Story::new(Mode::Always);
+        story.stored("a", 0);
+        story.unreadable_sector(&path);
+        story.again(CrashKind::Power);
+        story.look("");
+        assert_eq!(story.broken(), [kind], "{path}");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_is_there_again_after_the_next_start() {
+    let story = |found: &str| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("ab", 0);
+        story.unreadable_sector(&super::log(0));
+        story.again(CrashKind::Process);
+        story.look("a.");
+        story.add(Event::World(World::Readable));
+        story.look("a.");
+        story.again(CrashKind::Process);
+        story.look(found);
+        story.broken()
+    };
+    assert_eq!(story("ab"), NONE);
+    assert_eq!(story("a."), ["unreadable"]);
+    assert_eq!(story("a"), ["lost"]);
 }

@@ -150,6 +150,25 @@ impl Story {
         }));
     }
 
+    /// The disk says that it has written to a file, and has not.
+    fn lies(&mut self, path: &str) {
+        self.add(Event::Disk(DiskOp {
+            op: Op::Write,
+            path: path.into(),
+            to: None,
+            position: 0,
+            len: 12,
+            result: Ok(12),
+            fault: Some("a fault".into()),
+            lies: true,
+        }));
+    }
+
+    /// A sector of a file cannot be read.
+    fn unreadable_sector(&mut self, path: &str) {
+        self.add(Event::Fault { text: "a sector".into(), path: Some(path.into()), damages: true });
+    }
+
     /// The disk does something to a log of partition 0.
     fn does(&mut self, op: Op, base: u64, len: u64) {
         let (path, result) = (log(base).into(), Ok(len));

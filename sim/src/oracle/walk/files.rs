@@ -22,13 +22,15 @@ impl Walk {
         }
         let fails = op.result.is_err_and(|errno| errno != Errno::ENOENT);
         self.errors += u64::from(fails);
-        self.lies |= op.lies;
         self.trouble |= fails;
         self.read_only |= op.result == Err(Errno::EROFS);
         self.taken_back |= matches!(op.op, Op::Rename | Op::Remove) && &*op.path == "clean";
         // A sync that is interrupted again and again has failed in the end.
         let passing = |errno| is_passing(errno) && !matches!(op.op, Op::Sync | Op::SyncDir);
         let failing = op.fault.is_some() && op.result.is_err_and(|errno| !passing(errno));
+        if op.lies {
+            self.lied(&op.path);
+        }
         let Some((topic, partition, file)) = place(&op.path) else {
             if op.op == Op::Rename && op.result.is_ok() {
                 let inside = format!("{}/", op.path);
@@ -48,6 +50,7 @@ impl Walk {
         {
             known.disturbed = true;
             known.failed |= fails;
+            known.may_fence |= fails && known.unreadable && !is_index(file);
         }
         let is_log = file.ends_with(".log");
         if is_log && let Ok(done) = op.result {
@@ -63,7 +66,7 @@ impl Walk {
             self.model.sync_failed(topic, partition, self.findings.entry);
         }
         if op.result.is_err()
-            && file.contains("index")
+            && is_index(file)
             && let Some(known) = self.model.partition_mut(topic, partition)
         {
             known.index_behind = true;
@@ -84,9 +87,6 @@ impl Walk {
         {
             // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
             known.hurt |= fails;
-        }
-        if op.lies {
-            self.lied(Some(&op.path));
         }
         if failing && let Some(known) = self.model.partition_mut(topic, partition) {
             known.may_fence = true;
@@ -116,19 +116,42 @@ impl Walk {
     }
 
     /// The disk did not do what it said it did.
-    pub(super) fn lied(&mut self, path: Option<&str>) {
-        match path.and_then(place) {
+    fn lied(&mut self, path: &str) {
+        let place = place(path);
+        // What an index says, the log says too: that it is wrong excuses no answer, and no loss.
+        if let Some((topic, partition, file)) = place.filter(|(_, _, file)| is_index(file)) {
+            if let Some(known) = self.model.partition_mut(topic, partition) {
+                known.tamper(path, file);
+            }
+            return;
+        }
+        self.lies = true;
+        match place {
             Some((topic, partition, file)) => {
                 if let Some(known) = self.model.partition_mut(topic, partition) {
                     (known.lied, known.disturbed) = (true, true);
-                    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
-                    known.tampered.insert(format!("{topic}/{partition}/{stem}"));
+                    known.tamper(path, file);
                 }
             }
             None => {
                 let all = self.model.topics.values_mut().flat_map(|t| &mut t.partitions);
                 all.for_each(|known| (known.lied, known.disturbed) = (true, true));
             }
+        }
+    }
+
+    /// A sector of a file cannot be read. The bytes are still what they were: they can be read again when the disk is well.
+    pub(super) fn unreadable(&mut self, path: &str) {
+        match place(path) {
+            // A start builds it anew from the log.
+            Some((_, _, file)) if is_index(file) => {}
+            Some((topic, partition, file)) if file.ends_with(".log") => {
+                if let Some(known) = self.model.partition_mut(topic, partition) {
+                    (known.unreadable, known.disturbed) = (true, true);
+                    self.model.readable = false;
+                }
+            }
+            _ => self.lied(path),
         }
     }
 
@@ -179,6 +202,11 @@ impl Walk {
 /// An error that leaves nothing broken behind.
 fn is_passing(errno: Errno) -> bool {
     matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EINTR)
+}
+
+/// Whether a file of a partition is one of its indexes, or one in the making.
+fn is_index(file: &str) -> bool {
+    file.contains("index")
 }
 
 /// A path in a partition: topic, partition, file name (empty for the directory itself).
