@@ -1,4 +1,6 @@
 //! P10: same key, same partition, across restarts; per-key order is append order; round robin is even within one.
+//!
+//! Append order is the order in which one client sends, and of several clients that of an answer and a request after it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +19,16 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     hash % partitions.max(1)
 }
 
+/// A client, a topic, and a partition of it.
+type FromTo = (Arc<str>, Arc<str>, u32);
+
 /// What routing was seen to do.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routing {
     /// The latest acknowledged record of a key: the entry of its answer, its offset.
     latest: FnvHashMap<(Arc<str>, Bytes), (usize, u64)>,
+    /// By client, topic and partition, the latest of its acknowledged records in the order of its calls.
+    in_turn: BTreeMap<FromTo, (RecordId, u64)>,
     /// Records without a key by topic: how many went to each partition, and of how many it is not known.
     turns: BTreeMap<Arc<str>, (Vec<u64>, u64)>,
 }
@@ -30,12 +37,14 @@ impl Routing {
     /// The broker begins anew: its round robin may begin anywhere, and a power loss may have taken offsets back.
     pub(super) fn restarted(&mut self) {
         self.latest.clear();
+        self.in_turn.clear();
         self.turns.clear();
     }
 
     /// Another topic has this name now.
     pub(super) fn forget(&mut self, topic: &Arc<str>) {
         self.latest.retain(|(of, _), _| of != topic);
+        self.in_turn.retain(|(_, of, _), _| of != topic);
         self.turns.remove(topic);
     }
 
@@ -59,6 +68,7 @@ impl Routing {
             let expected = format!("one of the partitions 0 to {}", count.unwrap_or(0).saturating_sub(1));
             return misrouted(f, model, "no such partition", (topic, partition), id, expected);
         }
+        self.in_order_of_calls(f, model, topic, (partition, offset), id);
         if let Some(chosen) = produced.partition {
             if chosen != partition {
                 let expected = format!("partition {chosen}, which its client chose");
@@ -79,6 +89,31 @@ impl Routing {
             f.broke(Promise::Routed, "order", name(topic, partition), (expected, found), &because);
         }
         *latest = (latest.0.max(produced.answer), latest.1.max(offset));
+    }
+
+    /// What one client sends is appended in the order in which it sends it, also where it does not wait for the answers.
+    fn in_order_of_calls(
+        &mut self,
+        f: &mut Findings,
+        model: &Model,
+        topic: &Arc<str>,
+        (partition, offset): (u32, u64),
+        id: RecordId,
+    ) {
+        let produced = &model.produced[&id.call];
+        // What was sent before a crash, or before the topic was known, may have gone into another log.
+        let born = model.topics.get(topic).map_or(0, |topic| topic.born);
+        if produced.epoch != model.epoch || produced.entry < born {
+            return;
+        }
+        let place = (produced.client.clone(), topic.clone(), partition);
+        let Some((last, highest)) = self.in_turn.insert(place, (id, offset)) else { return };
+        if last < id && offset < highest {
+            let expected = format!("an offset after {highest}, which {} was given before", produced.client);
+            let because: Vec<usize> = [last, id].iter().flat_map(|id| model.entries_of(*id)).collect();
+            let found = format!("offset {offset}");
+            f.broke(Promise::Routed, "order", name(topic, partition), (expected, found), &because);
+        }
     }
 
     fn turn(&mut self, f: &mut Findings, model: &Model, topic: &Arc<str>, partition: u32) {

@@ -28,3 +28,54 @@ fn a_partition_that_does_not_exist_is_no_place() {
         assert_eq!(told(chosen, None, 2), ["no such partition"]);
     }
 }
+
+/// Two requests of one client for partition 0, or with the same key, and their answers; the second is sent before or after the
+/// first answer.
+fn sent_twice(
+    pipelined: bool,
+    key: Option<&'static str>,
+    offsets: [u64; 2],
+    between: &dyn Fn(&mut Story),
+) -> Vec<&'static str> {
+    let mut story = Story::with_partitions(Mode::Os, 1);
+    let ask = |story: &mut Story, letter| {
+        let records = [Sent { key: key.map(|key| key.as_bytes().into()), value: value(letter) }];
+        let partition = key.is_none().then_some(0);
+        story.call(Request::Produce { topic: "orders".into(), partition, records: records.into() })
+    };
+    let first = ask(&mut story, 'a');
+    let early = pipelined.then(|| ask(&mut story, 'b'));
+    story.told(first, 1, offsets[0]);
+    between(&mut story);
+    let second = early.unwrap_or_else(|| ask(&mut story, 'b'));
+    story.told(second, 1, offsets[1]);
+    story.broken()
+}
+
+#[test]
+fn what_a_client_sends_is_appended_in_its_order() {
+    for (pipelined, key) in [(true, None), (true, Some("k")), (false, None), (false, Some("k"))] {
+        assert_eq!(sent_twice(pipelined, key, [0, 1], &|_| {}), NONE);
+        assert_eq!(sent_twice(pipelined, key, [1, 0], &|_| {}), ["order"], "{pipelined} {key:?}");
+    }
+}
+
+#[test]
+fn the_records_of_a_request_are_appended_in_their_order() {
+    let mut story = Story::new(Mode::Os);
+    let id = story.asks("ab");
+    story.answer(id, Answer::Produced(vec![Placed::At(0, 1), Placed::At(0, 0)]));
+    assert_eq!(story.broken(), ["order"]);
+}
+
+#[test]
+fn a_topic_that_is_made_anew_begins_anew() {
+    let made_anew = |story: &mut Story| {
+        let id = story.call(Request::DeleteTopic { topic: "orders".into() });
+        story.answer(id, Answer::Done);
+        story.creates(1);
+    };
+    for pipelined in [true, false] {
+        assert_eq!(sent_twice(pipelined, None, [1, 0], &made_anew), NONE);
+    }
+}
