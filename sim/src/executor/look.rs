@@ -13,7 +13,7 @@ use crate::world::host::State;
 
 /// At most so many times are asked about in each partition.
 const TIMES: usize = 8;
-/// A hole longer than this is not walked through offset by offset.
+/// Behind so many offsets that cannot be read, holes are no longer walked through offset by offset.
 const HOLES: u64 = 1000;
 const MAX_BYTES: u32 = 1 << 20;
 
@@ -27,6 +27,8 @@ struct Progress {
     holes: u64,
     times: BTreeSet<u64>,
     failed: bool,
+    /// Whether there is more behind what cannot be read than is asked for.
+    gave_up: bool,
     /// Whether retention has taken what was asked for: where the log begins now has to be asked again.
     overtaken: bool,
 }
@@ -61,7 +63,8 @@ pub(super) async fn look(stage: &Stage) {
         ask(stage, pipe, &earliest).await;
     }
     stage.host.record_image(Moment::Check);
-    let complete = stage.crashes() == crashes && stage.host.state() == State::Up;
+    let saw_all = !progress.values().any(|found| found.gave_up);
+    let complete = saw_all && stage.crashes() == crashes && stage.host.state() == State::Up;
     stage.recorder.add(Event::LookEnds { complete });
 }
 
@@ -127,11 +130,19 @@ impl Progress {
                 self.holes += 1;
                 self.overtaken = true;
             }
-            Answer::Refused { .. } if self.holes < HOLES => {
-                self.holes += 1;
-                self.next += 1;
-            }
+            Answer::Refused { code, .. } => self.step_over(*code, answer.next_readable()),
             _ => self.failed = true,
+        }
+    }
+
+    /// Asks for the next offset, as long as there are few that cannot be read, and then for the one that the error names.
+    fn step_over(&mut self, code: Code, named: Option<u64>) {
+        let behind = named.filter(|next| *next > self.next);
+        self.holes += 1;
+        match behind {
+            _ if self.holes <= HOLES && code != Code::OffsetOutOfRange => self.next += 1,
+            Some(next) => self.next = next,
+            None => (self.failed, self.gave_up) = (true, true),
         }
     }
 

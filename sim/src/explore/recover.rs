@@ -22,7 +22,7 @@ use crate::trace::{Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
 use crate::world::{DATA, host};
 
-/// A hole longer than this is not walked through offset by offset.
+/// Behind so many offsets that cannot be read, holes are no longer walked through offset by offset.
 const HOLES: u64 = 1000;
 /// About what a record, or a step of a history, takes beside its bytes.
 const EACH: usize = 256;
@@ -161,7 +161,7 @@ pub(super) fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
     let hides = partition.latest().is_err();
     let mut look = PartitionLook { start, end, ranged: true, hides, ..PartitionLook::default() };
     let (mut next, mut holes) = (start, 0);
-    while next < end && holes < HOLES {
+    while next < end {
         match partition.read(Offset::new(next), usize::MAX >> 1) {
             Ok(fetched) if !fetched.bytes.is_empty() => {
                 records(&fetched.bytes, &mut look.records);
@@ -169,13 +169,21 @@ pub(super) fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
             }
             Ok(_) => break,
             Err(e) => {
-                let named = match &e {
-                    Error::Corrupt { offset, .. } => Some(offset.get()),
-                    _ => None,
+                let (named, behind) = match &e {
+                    Error::Corrupt { offset, next: behind, .. } => (Some(offset.get()), behind.get()),
+                    _ => (None, next),
                 };
                 look.errors.insert(next, (e.code(), named));
                 holes += 1;
-                next += 1;
+                if holes <= HOLES {
+                    next += 1;
+                } else if behind > next {
+                    look.holes.insert(next, behind);
+                    next = behind;
+                } else {
+                    look.disturbed = true; // what lies behind was not asked for
+                    break;
+                }
             }
         }
     }
@@ -197,5 +205,29 @@ fn records(bytes: &bytes::Bytes, into: &mut BTreeMap<u64, Seen>) {
             value: bytes.slice_ref(found.value),
         };
         into.insert(seen.offset, seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::Run;
+    use super::super::report::{Choice, Point};
+    use super::recover;
+    use crate::scenario::syntax::parse;
+
+    #[test]
+    fn what_lies_behind_a_long_hole_is_read() {
+        let text = "scenario \"t\"\ntopic orders\nproduce orders value=\"v\" count=1400 batch=1400";
+        let run = Run::new(&parse("t", text).expect("a scenario"), 0, None).expect("it runs");
+        let point = Point { steps: run.len, bytes: None, choice: Choice::Process };
+        let disk = run.image(point).expect("a crash point").to_disk(faults::Config::default());
+        let (record, log) = (29, "/data/orders/0/00000000000000000000.log");
+        disk.zero(log, 10 * record, 1250 * record).expect("a hole");
+        let found = recover(&disk, &run.settings_at(point.steps), run.boot(point), None).expect("it starts");
+        let look = &found.look.partitions[&("orders".into(), 0)];
+        let there: Vec<u64> = look.records.keys().copied().collect();
+        // The run has ended with a record of its own.
+        assert_eq!(there, (0..10).chain(1260..look.end).collect::<Vec<_>>());
+        assert_eq!((look.missing(), look.disturbed), (None, false));
     }
 }

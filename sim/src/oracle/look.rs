@@ -25,6 +25,8 @@ pub struct PartitionLook {
     pub records: BTreeMap<u64, Seen>,
     /// Every offset whose read was answered by an error, and the offset that the error names.
     pub errors: BTreeMap<u64, (Code, Option<u64>)>,
+    /// Stretches that an error called damaged: the offset that was asked for, and the first behind it that can be read.
+    pub holes: BTreeMap<u64, u64>,
     /// What was asked about times, and the answers; `None` for an error.
     pub times: Vec<(u64, Option<Answered>)>,
     /// A fault struck one of the questions: what was not found out proves nothing.
@@ -64,6 +66,7 @@ impl Look {
             }
             (Request::Consume { from, .. }, Answer::Refused { code, offset, .. }) => {
                 look.errors.insert(*from, (*code, *offset));
+                look.holes.extend(answer.next_readable().map(|next| (*from, next)));
             }
             (Request::Offsets { at: At::Earliest, .. }, Answer::Offset(Some((offset, _)))) => {
                 look.start = *offset;
@@ -80,6 +83,36 @@ impl Look {
             (Request::Offsets { at: At::Time(t), .. }, _) => look.times.push((*t, None)),
             _ => {}
         }
+    }
+}
+
+impl PartitionLook {
+    /// The error that an offset was answered by, or would have been: who asks jumps over the rest of a long hole.
+    pub fn error(&self, offset: u64) -> Option<Code> {
+        let asked = self.errors.get(&offset).map(|(code, _)| *code);
+        asked.or_else(|| self.behind_hole(offset).map(|_| Code::Corrupt))
+    }
+
+    /// The first offset between start and end of which nothing was found out.
+    pub fn missing(&self) -> Option<u64> {
+        let mut at = self.start;
+        while at < self.end {
+            if self.records.contains_key(&at) || self.errors.contains_key(&at) {
+                at += 1;
+            } else {
+                match self.behind_hole(at) {
+                    Some(next) => at = next,
+                    None => return Some(at),
+                }
+            }
+        }
+        None
+    }
+
+    /// The end of the hole that this offset is in.
+    fn behind_hole(&self, offset: u64) -> Option<u64> {
+        let (_, next) = self.holes.range(..=offset).next_back()?;
+        Some(*next).filter(|next| *next > offset)
     }
 }
 

@@ -26,9 +26,7 @@ pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32,
     if look.disturbed || !look.ranged {
         return;
     }
-    let missing =
-        (look.start..look.end).find(|o| !look.records.contains_key(o) && !look.errors.contains_key(o));
-    if let Some(offset) = missing {
+    if let Some(offset) = look.missing() {
         let expected = format!("each offset from {} to {} is a record or an error", look.start, look.end);
         f.broke(
             Promise::Dense,

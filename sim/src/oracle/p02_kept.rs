@@ -41,14 +41,14 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     for (&offset, slot) in &known.slots {
         if look.records.contains_key(&offset) {
             survived.push(offset);
-        } else if let Some((code, _)) = look.errors.get(&offset)
-            && !(retention && offset < look.start && *code == Code::OffsetOutOfRange)
+        } else if let Some(code) = look.error(offset)
+            && !(retention && offset < look.start && code == Code::OffsetOutOfRange)
         {
             let destroyed = slot.damaged || lied || unreadable || known.doubts(offset, slot) || model.lying;
             // What a power loss took beside damage lies in the same hole.
             let may_fail = destroyed || (hurt && slot.at_risk);
-            if !(may_fail && says_so(*code)) {
-                let found = format!("offset {offset} is answered by {}", code_name(*code));
+            if !(may_fail && says_so(code)) {
+                let found = format!("offset {offset} is answered by {}", code_name(code));
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
         } else if !(hides_its_end && offset >= look.end) {

@@ -165,3 +165,12 @@ pub enum Answer {
         told: bool,
     },
 }
+
+impl Answer {
+    /// The first offset behind damage that can be read, where a CORRUPT answer names one.
+    pub fn next_readable(&self) -> Option<u64> {
+        let Answer::Refused { code: Code::Corrupt, message, .. } = self else { return None };
+        let (_, next) = message.rsplit_once("can be read is ")?;
+        next.parse().ok()
+    }
+}
