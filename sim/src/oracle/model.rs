@@ -229,7 +229,7 @@ pub struct Model {
     pub durability: Mode,
     /// The index interval of the running broker; `None` once it has changed in this run.
     pub index_interval: Option<u64>,
-    /// The longest that the disk takes for a sync: a record may be that much older than the interval.
+    /// The longest that the disk has taken for a sync since the broker was started: a record may be that much older than the interval.
     pub slack_ms: Millis,
     /// Whether syncs may be lies.
     pub lying: bool,

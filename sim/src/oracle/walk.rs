@@ -243,6 +243,10 @@ impl Walk {
                 if let World::Clock(clock) = change {
                     self.model.broker_clock.shows(*clock, entry.at);
                 }
+                if let World::Pace(pace) = change {
+                    // Also where syncs get quicker: one that has begun takes as long as it did before.
+                    self.model.slack_ms = self.model.slack_ms.max(pace.sync_slack());
+                }
                 self.model.readable |= *change == World::Readable;
                 self.obstacles.world(change);
             }

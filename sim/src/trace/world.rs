@@ -58,7 +58,15 @@ const MESSAGES: Millis = 8;
 const OPERATIONS: Millis = 64;
 const SYNCS: Millis = 8;
 
+/// A timer fires up to a tick late, and a sync may begin as late again.
+const TIMER: Millis = 5;
+
 impl Pace {
+    /// The longest that a sync takes, with all that may delay it.
+    pub fn sync_slack(&self) -> Millis {
+        TIMER + self.sync
+    }
+
     /// How long a request takes at most with all it has to wait for.
     pub fn bound(&self) -> Millis {
         MESSAGES * self.message + OPERATIONS * self.disk + SYNCS * self.sync

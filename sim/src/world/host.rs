@@ -26,7 +26,7 @@ use super::stall::Stalls;
 use super::work::WorldWork;
 use crate::scenario::{BrokerSettings, Phase};
 use crate::trace::{
-    Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Recorder, Recovered, Retention,
+    Again, CrashKind, Event, Image, ImageFile, Millis, Mode, Moment, Pace, Recorder, Recovered, Retention,
     Starting, World as Change,
 };
 
@@ -290,7 +290,7 @@ impl Host {
             retention: Retention { bytes: log.retention_bytes, age_ms: log.retention_age.map(millis) },
             connections_max: limits.connections as u64,
             silence_max_ms: millis(limits.idle.min(limits.frame_time).min(limits.write_time)),
-            sync_slack_ms: SLACK_MS + millis(self.stalls.longest_sync()),
+            sync_slack_ms: Pace { sync: millis(self.stalls.longest_sync()), ..Pace::default() }.sync_slack(),
             lying: self.disk.config().profile == faults::Profile::Lying,
         }
     }
@@ -341,9 +341,6 @@ impl Host {
         }
     }
 }
-
-/// A timer fires up to a tick late, and a sync may begin as late again.
-const SLACK_MS: Millis = 5;
 
 const NO_REASON: faults::Death = faults::Death { power_loss: false, inside: None };
 

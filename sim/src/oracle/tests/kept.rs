@@ -2,7 +2,7 @@
 
 use faults::Op;
 
-use super::{At, Code, CrashKind, Event, Mode, Request, Story, World};
+use super::{At, Code, CrashKind, Event, Mode, Pace, Request, Story, World};
 
 const NONE: [&str; 0] = [];
 
@@ -147,4 +147,19 @@ fn what_could_not_be_read_is_there_again_after_the_next_start() {
     assert_eq!(story("ab"), NONE);
     assert_eq!(story("a."), ["unreadable"]);
     assert_eq!(story("a"), ["lost"]);
+}
+
+#[test]
+fn a_disk_that_has_become_slow_makes_the_loss_window_longer() {
+    let story = |sync: u64| {
+        let mut story = Story::new(Mode::Interval(20));
+        story.add(Event::World(World::Pace(Pace { timeout: 2000, sync, ..Pace::default() })));
+        story.stored("a", 0);
+        story.later(100);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(200), NONE);
+    assert_eq!(story(0), ["lost"]);
 }
