@@ -87,6 +87,9 @@ pub struct Slot {
     pub damaged: bool,
 }
 
+/// What the names of index files end with.
+const INDEXES: [&str; 2] = ["index", "timeindex"];
+
 /// One partition.
 #[derive(Clone, Debug, Default)]
 pub struct Partition {
@@ -120,8 +123,9 @@ pub struct Partition {
     pub cut_failed: bool,
     /// Records that the scenario itself has written into the log.
     pub planted: BTreeMap<u64, Content>,
-    /// Stems of segments whose index files the scenario or a lying disk has changed.
-    pub tampered: BTreeSet<String>,
+    /// Index files that the scenario or a lying disk has changed, and not been built anew since; and how many starts came before
+    /// that.
+    pub tampered: BTreeMap<String, u32>,
     /// The scenario has left an index with entries of a segment that has no log, as if that had been taken away.
     pub orphaned: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
@@ -175,10 +179,23 @@ impl Partition {
         self.lied || !self.planted.is_empty() || self.orphaned
     }
 
-    /// Something other than the broker has changed this file.
-    pub fn tamper(&mut self, path: &str, file: &str) {
-        let stem = file.rsplit_once('.').map_or("", |(stem, _)| stem);
-        self.tampered.insert(path[..path.len() - file.len()].to_owned() + stem);
+    /// Something other than the broker has changed this file: its index, and those of a log, prove nothing any more.
+    pub fn tamper(&mut self, path: &str, starts: u32) {
+        let (dir, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let (stem, kind) = file.split_once('.').unwrap_or((file, ""));
+        for index in
+            INDEXES.into_iter().filter(|index| kind == "log" || kind.trim_end_matches(".tmp") == *index)
+        {
+            self.tampered.insert(format!("{dir}/{stem}.{index}"), starts);
+        }
+    }
+
+    /// A start has built this index anew, out of a log that it could read: it proves something again, unless it has been
+    /// changed since that start began.
+    pub fn rebuilt(&mut self, index: &str, starts: u32) {
+        if !self.unreadable && self.tampered.get(index).is_some_and(|before| *before < starts) {
+            self.tampered.remove(index);
+        }
     }
 
     /// The log ends at `end` now: what was promised beyond it is no longer.

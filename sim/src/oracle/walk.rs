@@ -275,7 +275,11 @@ impl Walk {
     /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
     fn recovered(&mut self, said: &Recovered, may_fence: bool) {
         p09_damage::started(&mut self.findings, &self.model, said);
+        let starts = self.model.starts;
         if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+            for file in &said.rebuilt {
+                known.rebuilt(&format!("{}/{}/{file}", said.topic, said.partition), starts);
+            }
             known.fenced = said.fenced.is_some();
             known.may_fence |= known.fenced && may_fence;
         }

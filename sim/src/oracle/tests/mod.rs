@@ -4,6 +4,7 @@
 mod answered;
 mod damage;
 mod dense;
+mod derived;
 mod idempotent;
 mod kept;
 mod live;

@@ -119,18 +119,17 @@ impl Walk {
     fn lied(&mut self, path: &str) {
         let place = place(path);
         // What an index says, the log says too: that it is wrong excuses no answer, and no loss.
-        if let Some((topic, partition, file)) = place.filter(|(_, _, file)| is_index(file)) {
-            if let Some(known) = self.model.partition_mut(topic, partition) {
-                known.tamper(path, file);
-            }
+        if let Some((topic, partition, _)) = place.filter(|(_, _, file)| is_index(file)) {
+            let starts = self.model.starts;
+            let known = self.model.partition_mut(topic, partition);
+            known.into_iter().for_each(|known| known.tamper(path, starts));
             return;
         }
         self.lies = true;
         match place {
-            Some((topic, partition, file)) => {
+            Some((topic, partition, _)) => {
                 if let Some(known) = self.model.partition_mut(topic, partition) {
                     (known.lied, known.disturbed) = (true, true);
-                    known.tamper(path, file);
                 }
             }
             None => {
@@ -191,9 +190,10 @@ impl Walk {
 
     /// The scenario has changed files: what it destroyed may be gone, and what it wrote may be read.
     fn touched(&mut self, before: &Image, after: &Image) {
+        let starts = self.model.starts;
         for (topic, known) in &mut self.model.topics {
             for (number, partition) in (0..).zip(&mut known.partitions) {
-                touched(topic, number, partition, before, after);
+                touched((topic, number), partition, (before, after), starts);
             }
         }
     }
@@ -230,7 +230,12 @@ fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
     good
 }
 
-fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, after: &Image) {
+fn touched(
+    (topic, number): (&str, u32),
+    partition: &mut Partition,
+    (before, after): (&Image, &Image),
+    starts: u32,
+) {
     let dir = format!("{topic}/{number}/");
     let files = |image: &Image| -> BTreeMap<Arc<str>, Arc<[u8]>> {
         let inside = image.0.iter().filter(|f| f.path.starts_with(&dir));
@@ -246,8 +251,8 @@ fn touched(topic: &str, number: u32, partition: &mut Partition, before: &Image, 
         if let Some((stem, _)) = path.rsplit_once('.') {
             let is_index = path.ends_with("index") && new.get(**path).is_some_and(|bytes| !bytes.is_empty());
             partition.orphaned |= is_index && !new.contains_key(&*format!("{stem}.log"));
-            partition.tampered.insert(stem.to_owned());
         }
+        partition.tamper(path, starts);
     }
     if !changed.iter().any(|path| path.ends_with(".log")) {
         return;

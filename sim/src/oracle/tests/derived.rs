@@ -1,0 +1,58 @@
+//! P6: an index that was changed proves nothing, until it is built anew.
+
+use super::{CrashKind, Event, Image, ImageFile, Mode, Moment, Recovered, Story, decode, log, records};
+
+const NONE: [&str; 0] = [];
+
+const INDEX: &str = "00000000000000000000.index";
+
+/// The files of a partition with two records, and an index with these entries.
+fn files(index: &[(u64, u64)]) -> Vec<ImageFile> {
+    let entries = |entries: &[(u64, u64)]| -> Vec<u8> {
+        entries.iter().flat_map(|(offset, at)| decode::entry(*offset, *at)).collect()
+    };
+    let file = |path: String, bytes: Vec<u8>| ImageFile { path: path.into(), bytes: bytes.into() };
+    vec![
+        file(format!("orders/0/{INDEX}"), entries(index)),
+        file(log(0), records(0, "ab")),
+        file("orders/0/00000000000000000000.timeindex".into(), entries(&[(0, 0), (1, 1)])),
+    ]
+}
+
+fn image(story: &mut Story, moment: Moment, index: &[(u64, u64)]) {
+    story.add(Event::Image { moment, image: Image(files(index)).into() });
+}
+
+/// An index that was damaged, a start that built it anew or did not, and what was found in it then.
+fn story(rebuilt: &[&str], meanwhile: &dyn Fn(&mut Story), found: &[(u64, u64)]) -> Vec<&'static str> {
+    let mut story = Story::new(Mode::Os);
+    story.stored("ab", 0);
+    story.crash(CrashKind::Process);
+    image(&mut story, Moment::Untouched, &RIGHT);
+    image(&mut story, Moment::Touched, &[(0, 7)]);
+    story.starts();
+    meanwhile(&mut story);
+    let rebuilt = rebuilt.iter().map(ToString::to_string).collect();
+    let (topic, damage, notes) = ("orders".into(), Vec::new(), Vec::new());
+    let (cut, set_aside, fenced) = (0, 0, None);
+    let said =
+        Recovered { topic, partition: 0, start: 0, end: 2, cut, set_aside, rebuilt, damage, fenced, notes };
+    story.add(Event::Started { clean: false, partitions: vec![said], notes: Vec::new() });
+    image(&mut story, Moment::Recovered, found);
+    story.broken()
+}
+
+const RIGHT: [(u64, u64); 2] = [(0, 0), (1, 29)];
+
+#[test]
+fn an_index_that_was_damaged_and_built_anew_is_right() {
+    assert_eq!(story(&[INDEX], &|_| {}, &RIGHT), NONE);
+    assert_eq!(story(&[INDEX], &|_| {}, &[(0, 7)]), ["entries", "entry names another place"]);
+    assert_eq!(story(&[], &|_| {}, &[(0, 7)]), NONE);
+}
+
+#[test]
+fn an_index_may_be_wrong_where_the_disk_has_lied_while_it_was_built() {
+    let lies = |story: &mut Story| story.lies(&format!("orders/0/{INDEX}.tmp"));
+    assert_eq!(story(&[INDEX], &lies, &[(0, 7)]), NONE);
+}
