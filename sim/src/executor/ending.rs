@@ -21,14 +21,11 @@ const SETTLE: std::time::Duration = std::time::Duration::from_millis(20);
 pub(super) async fn end(stage: &Stage) {
     stage.disarm();
     heal(stage).await;
+    stage.recorder.add(Event::Healed);
     if stage.host.state() != State::Up {
-        stage.recorder.add(Event::Healed);
         start(stage).await;
-        look::look(stage).await;
-    } else {
-        look::look(stage).await;
-        stage.recorder.add(Event::Healed);
     }
+    look::look(stage).await;
     if stage.host.state() == State::Up {
         live(stage).await;
     }

@@ -3,6 +3,7 @@
 use crate::outcome::{self, Failure};
 use crate::scenario::parse;
 use crate::snapshot;
+use crate::trace::Event;
 
 /// What had to come and what came, of each step that did not go as expected.
 fn unmet(steps: &str) -> Vec<(String, String)> {
@@ -343,4 +344,15 @@ fn nothing_is_received_where_nothing_is_connected() {
     }
     assert_eq!(unmet("open\nclose\nreceive expect=closed").len(), 1);
     assert_eq!(unmet("receive"), []);
+}
+
+#[test]
+fn the_last_look_comes_when_nothing_is_in_the_way_any_more() {
+    for steps in ["", "crash\n"] {
+        let text = format!("scenario \"t\"\ntopic orders\nsend hex=\"00\"\n{steps}");
+        let trace = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0).trace;
+        let at = |like: &dyn Fn(&Event) -> bool| trace.entries.iter().rposition(|entry| like(&entry.event));
+        let look = at(&|event| matches!(event, Event::LookBegins)).expect("a look");
+        assert!(at(&|event| matches!(event, Event::Healed)).is_some_and(|healed| healed < look), "{steps}");
+    }
 }

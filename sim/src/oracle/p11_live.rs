@@ -68,6 +68,18 @@ impl Liveness {
         }
     }
 
+    /// One of the oracle's own questions was answered, or not. What it is answered by is judged with all that the look finds; not
+    /// to answer is as bad there as anywhere, and would keep the rest from being judged.
+    pub(super) fn probed(&self, f: &mut Findings, request: &Request, answer: &Answer) {
+        let (Request::Consume { topic, partition, .. } | Request::Offsets { topic, partition, .. }) = request
+        else {
+            return;
+        };
+        if let (true, Answer::Lost { told: false, why, .. }) = (self.healed, answer) {
+            no_answer(f, &name(topic, *partition), why);
+        }
+    }
+
     /// The broker could not stop.
     pub(super) fn not_stopped(&self, f: &mut Findings, error: &str) {
         let expected = "a broker that is asked to stop comes to its end";
@@ -109,9 +121,7 @@ impl Liveness {
 fn refused(f: &mut Findings, known: &Partition, what: &str, answer: &Answer) {
     let excused = known.may_fence || known.fenced || known.at_odds();
     let (kind, expected, found) = match answer {
-        Answer::Lost { told: false, why, .. } => {
-            ("no answer", "an answer: nothing is in the way any more", why.clone())
-        }
+        Answer::Lost { told: false, why, .. } => return no_answer(f, what, why),
         _ if excused => return,
         Answer::Refused { code: code @ (Code::Fenced | Code::StorageFull), .. } => (
             "no room for ever",
@@ -126,4 +136,9 @@ fn refused(f: &mut Findings, known: &Partition, what: &str, answer: &Answer) {
         answer => ("refused when all is well", "it works again once faults have stopped", answered(answer)),
     };
     f.broke(Promise::Live, kind, what, (expected, found), &[]);
+}
+
+fn no_answer(f: &mut Findings, what: &str, why: &str) {
+    let expected = "an answer: nothing is in the way any more";
+    f.broke(Promise::Live, "no answer", what, (expected, why), &[]);
 }

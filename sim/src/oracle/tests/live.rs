@@ -3,7 +3,7 @@
 use faults::{Errno, Op};
 
 use super::{Answer, Code, CrashKind, Event, Mode, Story};
-use crate::trace::World;
+use crate::trace::{Pace, World};
 
 const NONE: [&str; 0] = [];
 
@@ -84,4 +84,27 @@ fn a_broker_that_is_asked_to_stop_stops() {
     let mut story = Story::quiet(Mode::Os, 1);
     story.add(Event::NotStopped { error: "it hangs".into() });
     assert_eq!(story.broken(), ["does not stop"]);
+}
+
+/// Whatever was in the way before, or still is: to a question that found no answer nothing else is asked.
+#[test]
+fn the_last_look_is_answered() {
+    let story = |before: World, healed: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        story.add(Event::World(before));
+        if healed {
+            story.add(Event::Healed);
+        }
+        story.add(Event::LookBegins);
+        let id = story.consume(0, 0);
+        story.lost(id);
+        story.add(Event::LookEnds { complete: true });
+        story.broken()
+    };
+    let slow = World::Pace(Pace { timeout: 2000, sync: 500, ..Pace::default() });
+    for before in [World::Raw, World::Flaky(true), slow] {
+        assert_eq!(story(before.clone(), false), NONE, "{before}");
+        assert_eq!(story(before.clone(), true), ["no answer"], "{before}");
+    }
 }

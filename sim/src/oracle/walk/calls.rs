@@ -123,8 +123,9 @@ impl Walk {
             look.answer(&open.request, answer, disturbed);
         }
         // A look also meets what no healing mends.
-        if self.look.is_none() {
-            self.liveness.answer(&mut self.findings, &self.model, &open.request, answer);
+        match self.look {
+            Some(_) => self.liveness.probed(&mut self.findings, &open.request, answer),
+            None => self.liveness.answer(&mut self.findings, &self.model, &open.request, answer),
         }
     }
 
