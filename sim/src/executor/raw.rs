@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::actor::Actor;
-use super::ask;
 use super::plan::Node;
 use super::races::TIMING;
+use super::{ask, requests};
 use crate::scenario::syntax::code_name;
 use crate::scenario::{Expect, Receive, ReceiveExpect, Send, SendLength, Step};
 use crate::trace::{Answer, Event, Request, Sent};
@@ -29,6 +29,8 @@ pub(super) struct RawConnections {
 
 /// The longest answer that is read.
 const ANSWER_BYTES: usize = 64 << 20;
+/// Topics of more partitions that somebody makes with bytes of his own are not looked at.
+const PARTITIONS: u32 = 1000;
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(1);
 
@@ -100,23 +102,43 @@ async fn send(actor: &mut Actor, id: u32, send: &Send) {
     }
 }
 
-/// Writes the bytes down. A produce request in them is one whose outcome nobody will know.
+/// Writes the bytes down. A request in them that changes anything is one whose outcome nobody will know.
 fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
     let stage = &actor.stage;
     let raw = Request::Raw { bytes: Bytes::copy_from_slice(bytes) };
     let id = stage.call(&actor.name, raw, false);
     stage.recorder.add(Event::Answer { id, answer: Answer::Done });
-    let Ok(proto::Request { kind: Some(proto::request::Kind::Produce(produce)) }) =
-        proto::Request::decode(body)
-    else {
-        return;
-    };
-    let records = produce.records.into_iter().map(|r| Sent { key: r.key, value: r.value }).collect();
-    let (topic, partition) = (ask::name(&produce.topic), produce.partition);
-    stage.races.wrote(&topic, Expect::Unknown);
-    let id = stage.call(&actor.name, Request::Produce { topic, partition, records }, false);
+    let Some(request) = change(body) else { return };
+    match &request {
+        Request::Produce { topic, .. } => stage.races.wrote(topic, Expect::Unknown),
+        Request::CreateTopic { topic, .. } => stage.races.renewed(topic, false),
+        Request::DeleteTopic { topic } => stage.races.renewed(topic, true),
+        _ => {}
+    }
+    let id = stage.call(&actor.name, request.clone(), false);
     let answer = Answer::Lost { why: "sent raw".into(), sent: true, told: false };
+    requests::remember(stage, &request, &answer);
     stage.recorder.add(Event::Answer { id, answer });
+}
+
+/// The request that these bytes are, where it changes anything.
+fn change(body: &[u8]) -> Option<Request> {
+    use proto::request::Kind;
+    let request = match proto::Request::decode(body).ok()?.kind? {
+        Kind::Produce(produce) => {
+            let records = produce.records.into_iter().map(|r| Sent { key: r.key, value: r.value }).collect();
+            Request::Produce { topic: ask::name(&produce.topic), partition: produce.partition, records }
+        }
+        Kind::CreateTopic(create) if create.partitions <= PARTITIONS => Request::CreateTopic {
+            topic: ask::name(&create.name),
+            partitions: create.partitions,
+            retention_bytes: create.retention_bytes,
+            retention_ms: create.retention_ms,
+        },
+        Kind::DeleteTopic(delete) => Request::DeleteTopic { topic: ask::name(&delete.name) },
+        _ => return None,
+    };
+    Some(request)
 }
 
 /// What came on a raw connection.
