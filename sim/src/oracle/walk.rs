@@ -17,7 +17,7 @@ use super::{
     p09_damage, p12_bounded, whole_records,
 };
 use crate::trace::{
-    Again, Answer, CallId, CrashKind, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
+    Again, Answer, CallId, CrashKind, DiskOp, Entry, Event, Image, Millis, Mode, Moment, Recovered, Request,
     Starting, Trace, World,
 };
 
@@ -72,6 +72,8 @@ pub(crate) struct Walk {
     leaving: Vec<Arc<str>>,
     /// How often somebody has asked for a topic to be made.
     creations: u64,
+    /// A call that a signal has interrupted, and that may be made again.
+    interrupted: Option<DiskOp>,
     /// The bytes of each log.
     logs: BTreeMap<Arc<str>, u64>,
 }
@@ -103,6 +105,7 @@ pub(crate) struct StartBeside<'a> {
 impl Walk {
     /// The process dies, or the machine: whoever waits for an answer gets none.
     pub(crate) fn goes_down(&mut self, kind: CrashKind, at: Millis) {
+        self.given_up();
         self.obstacles.changed();
         let why = if kind == CrashKind::Power { "power loss" } else { "crash" };
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
@@ -188,6 +191,7 @@ impl Walk {
     }
 
     pub(crate) fn entry(&mut self, entry: &Entry) {
+        self.interruption(&entry.event);
         let f = &mut self.findings;
         match &entry.event {
             Event::Call { id, client, request, .. } => {

@@ -1,6 +1,6 @@
 //! P11, P2: where nothing is in the way, requests are answered, and with no less than was promised.
 
-use faults::Op;
+use faults::{Errno, Op};
 
 use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
 use crate::trace::{Pace, World};
@@ -77,6 +77,15 @@ fn an_error_of_the_disk_has_its_cause_there() {
         };
         assert_eq!(story(&restarted, answer), ["refused for nothing"]);
     }
+    let taken = |story: &mut Story| story.fails_with(Op::Lock, Errno::EAGAIN);
+    assert_eq!(story(&taken, of_disk(Code::StorageFailed)), ["refused for nothing"]);
+    let interrupted = |story: &mut Story| story.fails_with(Op::Sync, Errno::EINTR);
+    assert_eq!(story(&interrupted, of_disk(Code::Fenced)), NONE);
+    let made_again = |story: &mut Story| {
+        interrupted(story);
+        story.does(Op::Sync, 0, 0);
+    };
+    assert_eq!(story(&made_again, of_disk(Code::Fenced)), ["refused for nothing"]);
     assert_eq!(story(&|_| {}, of_disk(Code::RecordTooLarge)), NONE);
     let stops = |story: &mut Story| story.add(Event::World(World::Stopping));
     assert_eq!(story(&stops, of_disk(Code::ShuttingDown)), NONE);

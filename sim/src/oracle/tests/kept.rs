@@ -1,6 +1,6 @@
 //! P2: what was promised is there, whatever happened before it was promised.
 
-use faults::Op;
+use faults::{Errno, Op};
 
 use super::{At, Code, CrashKind, Event, Mode, Pace, Request, Story, World};
 
@@ -162,4 +162,22 @@ fn a_disk_that_has_become_slow_makes_the_loss_window_longer() {
     };
     assert_eq!(story(200), NONE);
     assert_eq!(story(0), ["lost"]);
+}
+
+#[test]
+fn a_sync_that_was_interrupted_has_failed_only_where_it_is_not_made_again() {
+    let story = |again: bool| {
+        let mut story = Story::new(Mode::Interval(20));
+        story.stored("a", 0);
+        story.fails_with(Op::Sync, Errno::EINTR);
+        if again {
+            story.does(Op::Sync, 0, 0);
+        }
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(false), NONE);
+    assert_eq!(story(true), ["lost"]);
 }

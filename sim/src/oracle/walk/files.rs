@@ -12,15 +12,44 @@ use crate::oracle::model::{Content, Partition};
 use crate::oracle::p04_refused_absent;
 use crate::oracle::p06_derived::{self, Complete};
 use crate::oracle::retained;
-use crate::trace::{DiskOp, Image, Moment};
+use crate::trace::{DiskOp, Event, Image, Moment};
 
 impl Walk {
+    /// A call that a signal has interrupted is made again at once: only where it is not has it failed.
     pub(super) fn disk(&mut self, op: &DiskOp) {
+        let is_retried = matches!(op.op, Op::Sync | Op::SyncDir | Op::SetLen);
+        if is_retried && op.result == Err(Errno::EINTR) {
+            self.interrupted = Some(op.clone());
+        } else {
+            self.done(op);
+        }
+    }
+
+    /// An event that is not the same call once more tells that there was none.
+    pub(super) fn interruption(&mut self, event: &Event) {
+        let again = |before: &DiskOp| matches!(event, Event::Disk(op) if op.op == before.op && op.path == before.path);
+        if self.interrupted.as_ref().is_some_and(again) {
+            self.interrupted = None;
+        }
+        self.given_up();
+    }
+
+    /// What was interrupted is not made again.
+    pub(super) fn given_up(&mut self) {
+        if let Some(interrupted) = self.interrupted.take() {
+            self.done(&interrupted);
+        }
+    }
+
+    /// The disk has done something, or has failed to.
+    fn done(&mut self, op: &DiskOp) {
         self.struck += u64::from(op.fault.is_some());
         if op.fault.is_some() && op.result.is_ok() {
             self.obstacles.changed(); // it may have taken its time
         }
-        let fails = op.result.is_err_and(|errno| errno != Errno::ENOENT);
+        // That somebody else holds the lock is what a lock is for.
+        let is_taken = op.op == Op::Lock && op.result == Err(Errno::EAGAIN);
+        let fails = !is_taken && op.result.is_err_and(|errno| errno != Errno::ENOENT);
         self.errors += u64::from(fails);
         self.trouble |= fails;
         self.read_only |= op.result == Err(Errno::EROFS);
