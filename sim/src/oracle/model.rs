@@ -102,7 +102,7 @@ pub struct Partition {
     /// The disk has lied about this partition's log, its directory, or what is noted of it: what it was told to keep may be
     /// gone.
     pub lied: bool,
-    /// A sector of its log cannot be read, or could not when the broker was started.
+    /// A sector of its log cannot be read, or could not when the broker was started for the last time.
     pub unreadable: bool,
     /// Something has failed on an index file since the last start: the index may be behind.
     pub index_behind: bool,
@@ -190,10 +190,10 @@ impl Partition {
         }
     }
 
-    /// A start has built this index anew, out of a log that it could read: it proves something again, unless it has been
+    /// A start has built this index anew: it proves something again, unless it has been
     /// changed since that start began.
     pub fn rebuilt(&mut self, index: &str, starts: u32) {
-        if !self.unreadable && self.tampered.get(index).is_some_and(|before| *before < starts) {
+        if self.tampered.get(index).is_some_and(|before| *before < starts) {
             self.tampered.remove(index);
         }
     }

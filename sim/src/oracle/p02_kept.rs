@@ -34,7 +34,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     let unreadable = known.unreadable;
     // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
     // next start, and nothing of it is given up.
-    let hides_its_end = look.hides && known.fenced && known.may_fence;
+    let hides_its_end = look.hides && known.fenced && (known.may_fence || known.unreadable);
     let mut gone = Vec::new();
     let mut survived = Vec::new();
     let what = name(topic, partition);
@@ -86,7 +86,7 @@ fn says_so(code: Code) -> bool {
 /// if all of it were gone.
 fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let explained = known.may_fence || known.lied || model.lying;
+    let explained = known.may_fence || known.unreadable || known.lied || model.lying;
     let promised = known.slots.iter().find(|(_, slot)| !slot.at_risk && !slot.damaged);
     if let (false, Some((offset, slot))) = (explained, promised) {
         let found = "the partition does not say which offsets it has".to_owned();

@@ -34,7 +34,8 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
 pub(super) fn started(f: &mut Findings, model: &Model, said: &Recovered) {
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
     let holes = known.shaken && model.was_always;
-    let reason = known.hurt || known.lied || holes || known.may_fence || model.lying;
+    let may_fail = known.unreadable || known.may_fence;
+    let reason = known.hurt || known.lied || holes || may_fail || model.lying;
     // What there is was seen or named, and since then nothing can have damaged more. Bytes behind the last record have no offset.
     let is_known = |(_, _, _, from, to): &&(String, u64, u64, u64, u64)| {
         let seen = || (*from..*to).all(|offset| known.unread.contains(&offset));

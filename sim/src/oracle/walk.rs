@@ -122,7 +122,7 @@ impl Walk {
         self.came_up(start.clean, start.said);
         for said in start.said {
             let known = self.model.partition(&said.topic, said.partition);
-            let by_hand = known.is_some_and(|known| known.hurt || known.at_odds());
+            let by_hand = known.is_some_and(|known| known.hurt || known.unreadable || known.at_odds());
             self.recovered(said, start.failing);
             if let Some(why) = said.fenced.as_ref().filter(|_| !start.failing && !by_hand) {
                 let what = name(&said.topic, said.partition);
@@ -214,6 +214,7 @@ impl Walk {
                 (self.closed, self.trouble, self.taken_back) = (false, self.read_only, false);
                 self.model.marked = false;
                 let failed = self.struck != self.struck_before_start || self.read_only;
+                let readable = self.model.readable;
                 for said in partitions {
                     let known = self.model.partition(&said.topic, said.partition);
                     let may_fence = failed || known.is_some_and(Partition::at_odds);
@@ -222,6 +223,9 @@ impl Walk {
                         known.named.extend(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
                     }
                 }
+                // A start that can read all leaves nothing of one before it that could not.
+                let all = self.model.topics.values_mut().flat_map(|topic| &mut topic.partitions);
+                all.for_each(|known| known.unreadable &= !readable);
             }
             Event::Crash { kind, during } => {
                 let no_error_since_asked = self.errors_before_stop.take() == Some(self.errors);
@@ -279,9 +283,10 @@ impl Walk {
     /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
     fn recovered(&mut self, said: &Recovered, may_fence: bool) {
         p09_damage::started(&mut self.findings, &self.model, said);
-        let starts = self.model.starts;
+        let (starts, mended) = (self.model.starts, self.model.readable);
         if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
-            for file in &said.rebuilt {
+            let readable = !known.unreadable || mended;
+            for file in said.rebuilt.iter().filter(|_| readable) {
                 known.rebuilt(&format!("{}/{}/{file}", said.topic, said.partition), starts);
             }
             known.fenced = said.fenced.is_some();
@@ -336,7 +341,6 @@ impl Walk {
             for known in &mut topic.partitions {
                 (known.may_fence, known.failed, known.index_behind) = (false, false, false);
                 (known.index_cramped, known.index_unbuilt) = (false, false);
-                known.unreadable &= !model.readable;
             }
         }
         self.routing.restarted();
