@@ -5,7 +5,7 @@
 //!
 //! - there is none: a **torn tail**, the write that a crash interrupted;
 //! - there is one that fits the sequence: a **hole**, with good records behind it;
-//! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder**.
+//! - there are only such that do not fit (an offset that was there before, or that is too far on): **disorder**.
 //!
 //! Looking forward cannot tell a record from a value that holds the bytes of one. That errs on the safe side: bytes are
 //! kept that might have been cut.
@@ -241,6 +241,32 @@ mod tests {
             let scan = scan(&[&one[..], next.bytes()].concat());
             assert_eq!(scan.end.get(), expected);
             assert_eq!(scan.tail, Tail::Disorder { found: Offset::new(second), position: Position::new(32) });
+        }
+    }
+
+    /// What a write that landed in the wrong place has hit is damaged, and nothing behind it.
+    #[test]
+    fn a_misplaced_record_does_not_hide_those_that_follow() {
+        let misplaced = |value: &[u8]| {
+            let mut batch = Batch::new();
+            batch.push(None, value);
+            batch.seal(Offset::new(9), Timestamp::ZERO);
+            batch.bytes().to_vec()
+        };
+        let (whole, stray) = (log(&[b"0", &[7; 200], b"2", b"3"]), misplaced(b"stray"));
+        let mut bytes = whole.clone();
+        bytes[100..100 + stray.len()].copy_from_slice(&stray);
+        let found = scan(&bytes);
+        assert_eq!((found.records, found.end.get(), found.tail), (3, 4, Tail::Clean));
+        let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
+        assert_eq!((hole.position.get(), hole.bytes, hole.next.get()), (30, 229, 2));
+
+        // Where none follows, it is what was found; what lies in its value is no record of this log.
+        let follows = &whole[259..];
+        for stray in [misplaced(b"stray"), misplaced(follows)] {
+            let bytes = [&whole[..100], &stray].concat();
+            let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(100) };
+            assert_eq!(scan(&bytes).tail, disorder);
         }
     }
 

@@ -169,20 +169,20 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(stopped && is_it)
     }
 
-    /// The first complete valid record that starts after `position`, where the record with the offset `expected` should be.
+    /// The first complete valid record that starts after `position`, where the record with the offset `expected` should be,
+    /// and can follow there: its offset leaves no room for more records than bytes. Where none can, the first that cannot.
     ///
-    /// Records that can follow there are all found: those whose offset leaves no room for more records than bytes. What
-    /// is in the wrong place is found as far as its checksums can be computed in bounded time, since a value can be made of
-    /// millions of plausible headers.
+    /// Those that can follow are all found. What is in the wrong place, as a write that a disk misdirected is, is found as far as its
+    /// checksums can be computed in bounded time, since a value can be made of millions of plausible headers.
     pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Option<(u64, Offset)>> {
         let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
-        let mut sums = None;
+        let (mut sums, mut misplaced) = (None, None);
         let mut at = position + 1;
         while at + HEADER_BYTES as u64 <= self.limit {
             let window = self.bytes(at, HEADER_BYTES)?;
             if window.len() < HEADER_BYTES {
                 // The file is shorter than the log was: somebody has cut it behind our back.
-                return Ok(None);
+                return Ok(misplaced);
             }
             let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
                 at += (window.len() - HEADER_BYTES + 1) as u64;
@@ -191,14 +191,22 @@ impl<'a, F: DiskFile> Window<'a, F> {
             at += ahead as u64;
             if let Some((offset, len)) = self.announced(at)? {
                 let fits = can_follow(offset, expected, at - position);
-                if (fits || len as u64 <= budget) && self.is_record(at, len, position, &mut sums)? {
+                let is_record =
+                    (fits || len as u64 <= budget) && self.is_record(at, len, position, &mut sums)?;
+                if fits && is_record {
                     return Ok(Some((at, offset)));
                 }
                 budget = budget.saturating_sub(if fits { 0 } else { len as u64 });
+                if is_record {
+                    misplaced.get_or_insert((at, offset));
+                    // What lies in its value is its own.
+                    at += len as u64;
+                    continue;
+                }
             }
             at += 1;
         }
-        Ok(None)
+        Ok(misplaced)
     }
 
     /// The offset and the length that a header announces, where so many bytes are there.
