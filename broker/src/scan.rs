@@ -5,7 +5,8 @@
 //!
 //! - there is none: a **torn tail**, the write that a crash interrupted;
 //! - there is one that fits the sequence: a **hole**, with good records behind it;
-//! - there are only such that do not fit (an offset that was there before, or that is too far on): **disorder**.
+//! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder**, unless others
+//!   behind it fit, and come as far as it.
 //!
 //! Looking forward cannot tell a record from a value that holds the bytes of one. That errs on the safe side: bytes are
 //! kept that might have been cut.
@@ -22,7 +23,7 @@ use crate::index::Entry;
 use crate::meter::Meter;
 use crate::units::{Offset, Position, Timestamp};
 
-pub use window::{Unreadable, Window};
+pub use window::{Ahead, Unreadable, Window};
 
 /// A stretch of a log that holds no valid record, with a valid one behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,8 @@ pub enum Tail {
     Torn,
     /// Bytes that cannot be read, at least in part: nobody knows what they are.
     Unreadable(String),
-    /// A valid record that does not follow; nothing behind it can be put in order.
+    /// A valid record that does not follow, where nothing behind it can be put in order; or one in a hole that shows that
+    /// the log had come further than to where it ends.
     Disorder {
         /// The offset it claims.
         found: Offset,
@@ -95,7 +97,7 @@ impl Scan {
         let mut window = Window::new(file, len);
         let (mut at, mut end) = (from.get(), expected);
         let (mut index, mut time_index, mut holes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut records = 0;
+        let (mut records, mut misplaced) = (0, None);
         let tail = loop {
             if at >= len {
                 break Tail::Clean;
@@ -116,25 +118,32 @@ impl Scan {
                 at += bytes as u64;
                 continue;
             }
-            // A valid record in the wrong place is the next valid record itself.
-            let ahead = match found {
-                Some((offset, ..)) => Some((at, offset)),
-                None => match window.look_forward(at, end) {
-                    Err(e) => break Tail::Unreadable(e.to_string()),
-                    Ok(ahead) => ahead,
-                },
+            if let Some((offset, ..)) = found {
+                break Tail::Disorder { found: offset, position: Position::new(at) };
+            }
+            let ahead = match window.look_forward(at, end) {
+                Err(e) => break Tail::Unreadable(e.to_string()),
+                Ok(ahead) => ahead,
             };
-            let Some((next_at, offset)) = ahead else {
+            let Some((next_at, offset)) = ahead.follows else {
+                if let Some((position, found)) = ahead.misplaced {
+                    break Tail::Disorder { found, position: Position::new(position) };
+                }
                 break window
                     .unreadable_in(at, len)
                     .map_or(Tail::Torn, |bad| Tail::Unreadable(bad.why.clone()));
             };
-            if !window::can_follow(offset, end, next_at - at) || next_at == at {
-                break Tail::Disorder { found: offset, position: Position::new(next_at) };
-            }
+            misplaced = misplaced.max(ahead.misplaced.map(|(position, found)| (found, position)));
             holes.push(Hole { position: Position::new(at), bytes: next_at - at, first: end, next: offset });
             meter.skip(base, offset);
             (at, end) = (next_at, offset);
+        };
+        let tail = match (tail, misplaced) {
+            // The log had come further than to where it ends.
+            (Tail::Clean | Tail::Torn, Some((found, position))) if found >= end => {
+                Tail::Disorder { found, position: Position::new(position) }
+            }
+            (tail, _) => tail,
         };
         let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.into_unreadable());
         Scan { records, end, end_at, latest, index, time_index, holes, unreadable, tail }
@@ -257,7 +266,9 @@ mod tests {
         let mut bytes = whole.clone();
         bytes[100..100 + stray.len()].copy_from_slice(&stray);
         let found = scan(&bytes);
-        assert_eq!((found.records, found.end.get(), found.tail), (3, 4, Tail::Clean));
+        // And it shows that the log had come further.
+        let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(100) };
+        assert_eq!((found.records, found.end.get(), &found.tail), (3, 4, &disorder));
         let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
         assert_eq!((hole.position.get(), hole.bytes, hole.next.get()), (30, 229, 2));
 
@@ -265,7 +276,6 @@ mod tests {
         let follows = &whole[259..];
         for stray in [misplaced(b"stray"), misplaced(follows)] {
             let bytes = [&whole[..100], &stray].concat();
-            let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(100) };
             assert_eq!(scan(&bytes).tail, disorder);
         }
     }

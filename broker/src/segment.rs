@@ -374,7 +374,8 @@ impl<F: DiskFile> View<F> {
         {
             return Ok(behind);
         }
-        let found = window.look_forward(at.get(), expected)?;
+        let ahead = window.look_forward(at.get(), expected)?;
+        let found = ahead.follows.or(ahead.misplaced);
         let found = found.map(|(next_at, next)| (next, Position::new(next_at)));
         let behind = found.filter(|(next, _)| *next >= expected && *next < self.end);
         if readable(window, at, found).is_ok() {

@@ -133,7 +133,8 @@ fn log(
             Err(invalid) => invalid,
         };
         let ahead = window.look_forward(at, expected).map_err(|e| e.to_string())?;
-        let next = ahead.map_or(len, |(next, _)| next);
+        let next =
+            [ahead.misplaced, ahead.follows].into_iter().flatten().next().map_or(len, |(next, _)| next);
         let behind = if next == len { "no valid record after them" } else { "a valid record after them" };
         let why = match window.unreadable_in(at, next) {
             Some(bad) => format!("byte {} cannot be read: {}", bad.position, bad.why),

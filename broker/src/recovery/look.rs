@@ -171,7 +171,9 @@ impl<D: Disk> Recovery<'_, D> {
                 let rest = len - bytes;
                 let is_near = found >= end && found.since(end) <= rest / HEADER_BYTES as u64;
                 sealed.end = if is_near { found.next() } else { end };
-                self.damage(path, scan.end_at, rest, end, sealed.end);
+                if rest > 0 || sealed.end > end {
+                    self.damage(path, scan.end_at, rest, end, sealed.end);
+                }
                 sealed.bytes = *len;
                 whole = false;
             }

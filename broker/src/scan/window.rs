@@ -169,36 +169,36 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(stopped && is_it)
     }
 
-    /// The first complete valid record that starts after `position`, where the record with the offset `expected` should be,
-    /// and can follow there: its offset leaves no room for more records than bytes. Where none can, the first that cannot.
+    /// What complete valid records start after `position`, where the record with the offset `expected` should be.
     ///
-    /// Those that can follow are all found. What is in the wrong place, as a write that a disk misdirected is, is found as far as its
-    /// checksums can be computed in bounded time, since a value can be made of millions of plausible headers.
-    pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Option<(u64, Offset)>> {
+    /// One that can follow there is found in any case. What is in the wrong place is found as far as its checksums can be
+    /// computed in bounded time, since a value can be made of millions of plausible headers.
+    pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Ahead> {
         let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
-        let (mut sums, mut misplaced) = (None, None);
+        let (mut sums, mut ahead) = (None, Ahead::default());
         let mut at = position + 1;
         while at + HEADER_BYTES as u64 <= self.limit {
             let window = self.bytes(at, HEADER_BYTES)?;
             if window.len() < HEADER_BYTES {
                 // The file is shorter than the log was: somebody has cut it behind our back.
-                return Ok(misplaced);
+                return Ok(ahead);
             }
-            let Some(ahead) = window.windows(HEADER_BYTES).position(is_plausible) else {
+            let Some(next) = window.windows(HEADER_BYTES).position(is_plausible) else {
                 at += (window.len() - HEADER_BYTES + 1) as u64;
                 continue;
             };
-            at += ahead as u64;
+            at += next as u64;
             if let Some((offset, len)) = self.announced(at)? {
                 let fits = can_follow(offset, expected, at - position);
                 let is_record =
                     (fits || len as u64 <= budget) && self.is_record(at, len, position, &mut sums)?;
                 if fits && is_record {
-                    return Ok(Some((at, offset)));
+                    return Ok(Ahead { follows: Some((at, offset)), ..ahead });
                 }
                 budget = budget.saturating_sub(if fits { 0 } else { len as u64 });
                 if is_record {
-                    misplaced.get_or_insert((at, offset));
+                    ahead.misplaced =
+                        ahead.misplaced.filter(|(_, other)| *other >= offset).or(Some((at, offset)));
                     // What lies in its value is its own.
                     at += len as u64;
                     continue;
@@ -206,7 +206,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
             }
             at += 1;
         }
-        Ok(misplaced)
+        Ok(ahead)
     }
 
     /// The offset and the length that a header announces, where so many bytes are there.
@@ -241,6 +241,15 @@ impl<'a, F: DiskFile> Window<'a, F> {
         }
         Ok(self.record(at)?.is_ok())
     }
+}
+
+/// Records behind a place where none is: where they begin, and their offsets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ahead {
+    /// The first that can follow: its offset leaves no room for more records than bytes.
+    pub follows: Option<(u64, Offset)>,
+    /// Before it, the one with the highest offset that cannot: a disk has put it in the wrong place.
+    pub misplaced: Option<(u64, Offset)>,
 }
 
 /// Whether a record with this offset can lie `bytes` behind the place of the one that was expected.
@@ -314,10 +323,8 @@ mod tests {
                 let found = window.record(nth * 128).unwrap();
                 assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
             }
-            assert_eq!(
-                window.look_forward(8 * 128, Offset::new(8)).unwrap(),
-                Some((12 * 128, Offset::new(12)))
-            );
+            let ahead = window.look_forward(8 * 128, Offset::new(8)).unwrap();
+            assert_eq!((ahead.follows, ahead.misplaced), (Some((12 * 128, Offset::new(12))), None));
             let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
             assert_eq!((bad.position, bad.end), (1024, 1536));
             assert_eq!(window.unreadable_in(1536, u64::MAX), None);
