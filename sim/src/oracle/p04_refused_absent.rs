@@ -23,6 +23,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model) {
             let Some(index) = apart(model, &model.produced[&id], &topic, partition) else { continue };
             if arrange(model, id, &topic, partition) != Arranged::No
                 || round_robin::settle(model, id, |m| is_whole(m, id))
+                || round_robin::exchange(model, id, is_whole)
             {
                 continue;
             }

@@ -61,6 +61,47 @@ fn by_turn(
     Some(after)
 }
 
+/// How many records with the same bytes are tried.
+const ALIKE_MAX: usize = 100;
+
+/// Where a record of this request and one of another have the same bytes and lie in two partitions, either may be the one that lies
+/// in either: they change places where both requests then lie as they must.
+pub(super) fn exchange(model: &mut Model, call: CallId, is_right: impl Fn(&Model, CallId) -> bool) -> bool {
+    for index in 0..model.produced[&call].records.len() {
+        let id = RecordId { call, index };
+        let Some(mine) = exchangeable(model, id) else { continue };
+        let alike = model.alike(&model.produced[&call].topic, &model.content(id));
+        let others: Vec<RecordId> =
+            alike.iter().copied().filter(|other| other.call != call).take(ALIKE_MAX).collect();
+        for other in others {
+            let Some(theirs) = exchangeable(model, other).filter(|theirs| theirs.0 != mine.0) else {
+                continue;
+            };
+            lie_at(model, (id, theirs), (other, mine));
+            if is_right(model, call) && is_right(model, other.call) {
+                return true;
+            }
+            lie_at(model, (id, mine), (other, theirs));
+        }
+    }
+    false
+}
+
+/// Where a record was found, if nothing but its bytes told which one it is: no key, no partition that was asked for, no answer.
+fn exchangeable(model: &Model, id: RecordId) -> Option<(u32, u64)> {
+    let produced = &model.produced[&id.call];
+    let Fate::Found(partition, offset) = produced.fates[id.index] else { return None };
+    let slot = model.partition(&produced.topic, partition)?.slots.get(&offset)?;
+    let is_told =
+        slot.acknowledged || produced.partition.is_some() || produced.records[id.index].key.is_some();
+    (!is_told).then_some((partition, offset))
+}
+
+fn lie_at(model: &mut Model, (a, a_at): (RecordId, (u32, u64)), (b, b_at): (RecordId, (u32, u64))) {
+    write(model, a.call, &Places::new(), &vec![(a.index, a_at)]);
+    write(model, b.call, &Places::new(), &vec![(b.index, b_at)]);
+}
+
 fn write(model: &mut Model, call: CallId, before: &Places, after: &Places) {
     let Some(topic) = model.produced.get(&call).map(|produced| produced.topic.clone()) else { return };
     for (index, _) in before {
