@@ -11,6 +11,7 @@ use broker::client::{Client, Options};
 use broker::net::{Listener, TcpConnector};
 use broker::server::{Limits, serve};
 use broker::settings::Settings;
+use common::given::Given;
 use common::{ok, open};
 use futures_util::FutureExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -91,24 +92,6 @@ async fn a_pause_after_connections_that_cannot_be_accepted_grows_only_while_none
     let times: Vec<_> = times.iter().collect();
     let pauses: Vec<_> = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
     assert_eq!(pauses, [10, 20, 40, 0, 10, 0]);
-}
-
-/// Connections that a test makes.
-struct Given(tokio::sync::mpsc::UnboundedReceiver<DuplexStream>);
-
-impl Listener for Given {
-    type Stream = DuplexStream;
-
-    async fn accept(&mut self) -> io::Result<(DuplexStream, SocketAddr)> {
-        match self.0.recv().await {
-            Some(stream) => Ok((stream, self.local_addr()?)),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(([127, 0, 0, 1], 1).into())
-    }
 }
 
 /// The longest silent of the connections for metrics gives way to one that asks, whoever was answered before; and all of them

@@ -3,8 +3,6 @@
 
 mod common;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,36 +11,18 @@ use broker::Broker;
 use broker::broker::World;
 use broker::clock::SystemClock;
 use broker::disk::OsDisk;
-use broker::net::Listener;
 use broker::server::{Limits, serve};
 use broker::settings::{Settings, TopicSettings};
 use broker::wire::proto::{self, request, response};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use common::bench::Held;
+use common::given::Given;
 use common::{LONG, consume, framed, produce};
-
-/// Gives connections in this process.
-struct Wires(UnboundedReceiver<DuplexStream>);
-
-impl Listener for Wires {
-    type Stream = DuplexStream;
-
-    async fn accept(&mut self) -> io::Result<(DuplexStream, SocketAddr)> {
-        match self.0.recv().await {
-            Some(stream) => Ok((stream, self.local_addr()?)),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(([127, 0, 0, 1], 1).into())
-    }
-}
 
 /// A server with two topics, `a` and `b`, and segments of one record.
 struct Server {
@@ -61,7 +41,7 @@ impl Server {
             broker.create_topic(topic, TopicSettings::with_partitions(1)).await.unwrap();
         }
         let (wires, taken) = unbounded_channel();
-        tokio::spawn(serve(Wires(taken), broker, limits, CancellationToken::new(), Arc::default()));
+        tokio::spawn(serve(Given(taken), broker, limits, CancellationToken::new(), Arc::default()));
         Self { wires, work, _dir: dir }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod failing;
+pub mod given;
 pub mod process;
 pub mod told;
 
