@@ -1,6 +1,6 @@
 //! A look: what the oracle's own questions found out about a running broker while nothing else was in flight.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use broker::error::Code;
@@ -109,6 +109,12 @@ impl PartitionLook {
         None
     }
 
+    /// The offsets that cannot be read, those inside of long holes too.
+    pub fn unread(&self) -> BTreeSet<u64> {
+        let holes = self.holes.iter().flat_map(|(from, next)| *from..(*next).min(self.end));
+        self.errors.keys().copied().chain(holes).collect()
+    }
+
     /// The end of the hole that this offset is in.
     fn behind_hole(&self, offset: u64) -> Option<u64> {
         let (_, next) = self.holes.range(..=offset).next_back()?;
@@ -133,4 +139,20 @@ pub fn show(key: Option<&[u8]>, value: &[u8]) -> String {
         }
     };
     key.map_or_else(|| short(value), |key| format!("{} {}", short(key), short(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_hole_cannot_be_read_whether_it_was_asked_for_or_not() {
+        let look = PartitionLook {
+            end: 7,
+            errors: BTreeMap::from([(1, (Code::Corrupt, None)), (3, (Code::Corrupt, None))]),
+            holes: BTreeMap::from([(3, 6)]),
+            ..PartitionLook::default()
+        };
+        assert_eq!(look.unread(), BTreeSet::from([1, 3, 4, 5]));
+    }
 }

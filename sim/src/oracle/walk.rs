@@ -435,7 +435,7 @@ impl Walk {
             let Some(known) = self.model.partition_mut(topic, *number) else { continue };
             // Where the disk has failed, or is full, a start may hide what it could not read or sync until the next one.
             if found.ranged && !found.disturbed && !found.hides && !known.lied && !known.may_fence {
-                known.seen(start, found.end, found.errors.keys().copied().collect());
+                known.seen(start, found.end, found.unread());
             }
         }
     }
