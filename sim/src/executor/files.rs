@@ -5,17 +5,12 @@ use std::path::Path;
 use super::actor::Actor;
 use super::{say, surgery};
 use crate::oracle::decode::{self, Piece};
+use crate::oracle::paths::is_bookkeeping;
 use crate::scenario::Verify;
 use crate::trace::Image;
 use crate::world::DATA;
 use crate::world::disk::WorldDisk;
 use crate::world::observe::with_relative_paths;
-
-/// The broker's own bookkeeping: what it holds is nobody's business, and may change.
-fn is_bookkeeping(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    matches!(path, "running" | "clean" | "was-clean") || matches!(name, "topic" | "synced")
-}
 
 /// Every file in one line.
 pub(super) fn list(image: &Image) -> String {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
-use faults::{Cursor, Image, Images, Keep, Op, SECTOR};
+use faults::{Cursor, Image, Images, Keep, SECTOR};
 use fnv::{FnvHashMap, FnvHashSet};
 
 use super::Bounds;
@@ -179,9 +179,9 @@ impl<'a> Visit<'a> {
                 return;
             }
             self.walk.findings.entry = self.entry;
-            self.walk.entry(next);
+            let told = self.walk.entry(next);
             self.walk.findings.clear();
-            if next.at != self.now || tells(&next.event) {
+            if next.at != self.now || told {
                 self.knowledge = self.entry + 1;
             }
             self.now = next.at;
@@ -295,17 +295,6 @@ impl<'a> Visit<'a> {
         let first = nested::First { found, crashed, power, start, now, knowledge, history, crash_points };
         nested::visit(self.shared, (&mut self.report, &mut self.nested), &first)
     }
-}
-
-/// Whether an event can change what has to be found after a crash. Most of what the disk does tells nobody anything.
-fn tells(event: &Event) -> bool {
-    let Event::Disk(op) = event else { return true };
-    let of_a_mark = match op.op {
-        Op::Open => op.path.ends_with(".log"),
-        Op::Rename | Op::Remove => &*op.path == "clean",
-        _ => false,
-    };
-    op.fault.is_some() || op.lies || op.result.is_err() || of_a_mark
 }
 
 /// A recovery, and the run up to the crash before it.

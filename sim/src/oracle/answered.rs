@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use broker::error::Code;
 
+use super::disk_errors::DiskErrors;
 use super::look::{name, show};
 use super::model::{Model, Partition, Slot};
 use super::obstacles::{Before, Obstacles};
 use super::p10_routed::partition_of;
+use super::topic_changes::TopicChanges;
 use super::{Findings, Promise};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
@@ -72,28 +74,17 @@ pub(super) struct Said<'a> {
 pub(super) struct Grounds<'a> {
     pub(super) model: &'a Model,
     pub(super) obstacles: &'a Obstacles,
-    /// How many disk operations have failed by now; and by the last start.
-    pub(super) errors: (u64, u64),
-    /// Topics that somebody is deleting.
-    pub(super) leaving: &'a [Arc<str>],
-    /// How often somebody has asked for a topic to be made.
-    pub(super) creations: u64,
-    /// Whether the disk has ever lied about more than an index.
-    pub(super) lies: bool,
-}
-
-/// Whether a record has to be there as long as its partition is in order.
-fn is_promised(slot: &Slot) -> bool {
-    !(slot.at_risk || slot.damaged || slot.doubtful)
+    pub(super) disk: &'a DiskErrors,
+    pub(super) topic_changes: &'a TopicChanges,
 }
 
 /// Whether nothing explains that records are missing.
 fn is_in_order(known: &Partition) -> bool {
-    !(known.hurt || known.fenced || known.at_odds())
+    !(known.harm.explains_missing_records() || known.failures.left_it_fenced())
 }
 
 fn end_of(known: &Partition) -> u64 {
-    let last = known.slots.iter().rev().find(|(_, slot)| is_promised(slot));
+    let last = known.slots.iter().rev().find(|(_, slot)| slot.is_promised());
     last.filter(|_| is_in_order(known)).map_or(0, |(offset, _)| offset + 1)
 }
 
@@ -113,8 +104,8 @@ impl Grounds<'_> {
         let mut asked = Asked {
             before: self.obstacles.before(client, now),
             at: now,
-            errors: self.errors.0,
-            creations: self.creations,
+            errors: self.disk.failed(),
+            creations: self.topic_changes.creations(),
             behind,
             ..Asked::default()
         };
@@ -127,7 +118,7 @@ impl Grounds<'_> {
         }
         if let Request::Consume { topic, partition, from, .. } = request {
             let known = self.model.partition(topic, *partition).filter(|known| is_in_order(known));
-            asked.promised = known.and_then(|known| known.slots.get(from)).is_some_and(is_promised);
+            asked.promised = known.and_then(|known| known.slots.get(from)).is_some_and(Slot::is_promised);
         }
         asked
     }
@@ -135,7 +126,7 @@ impl Grounds<'_> {
     /// A topic that is certainly there.
     fn there(&self, topic: &Arc<str>) -> Option<Topic> {
         let known = self.model.topics.get(topic)?;
-        let certain = !known.uncertain && known.successor.is_none() && !self.leaving.contains(topic);
+        let certain = !known.uncertain && known.successor.is_none() && !self.topic_changes.is_leaving(topic);
         let ends = || known.partitions.iter().map(end_of).collect();
         certain.then(|| Topic { name: topic.clone(), born: known.born, ends: ends() })
     }
@@ -161,11 +152,11 @@ impl Grounds<'_> {
     /// An answer has come.
     pub(super) fn answered(&self, f: &mut Findings, said: Said<'_>) {
         let Said { asked, request, answer, .. } = said;
-        if !self.obstacles.is_unchanged(asked.before) || self.model.lying || self.lies {
+        if !self.obstacles.is_unchanged(asked.before) || self.model.lying || self.disk.has_lied() {
             return;
         }
         self.refused(f, request, answer);
-        if self.errors.0 != asked.errors {
+        if self.disk.failed() != asked.errors {
             return;
         }
         match asked.topics.first().filter(|topic| self.is_still_there(topic)) {
@@ -196,15 +187,14 @@ impl Grounds<'_> {
         let Some(code) = codes.iter().find(of_disk) else { return };
         let partitions = match topic_of(request) {
             // To make and to delete topics, nothing is needed but a disk that works.
-            None if self.errors.0 != self.errors.1 => return,
+            None if self.disk.failed_since_start() => return,
             None => Vec::new(),
             Some(topic) => match self.there(topic) {
                 Some(there) => self.asked_of(request, &there),
                 None => return,
             },
         };
-        let fenced =
-            || self.model.topics.values().flat_map(|topic| &topic.partitions).any(|known| known.fenced);
+        let fenced = || self.model.all().any(|known| known.failures.left_it_fenced());
         if partitions.iter().any(|known| has_cause(known, *code)) || (partitions.is_empty() && fenced()) {
             return;
         }
@@ -310,7 +300,7 @@ impl Grounds<'_> {
     /// Who waited for a record that came meanwhile.
     fn woken(&self, f: &mut Findings, asked: &Asked, topic: &Topic, (p, from): (u32, u64), now: Millis) {
         let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
-        let Some(slot) = slot.filter(|slot| is_promised(slot) && slot.at >= asked.at) else { return };
+        let Some(slot) = slot.filter(|slot| slot.is_promised() && slot.at >= asked.at) else { return };
         let allowed = slot.at + self.obstacles.bound() + WAKING_MS;
         if now > allowed && !asked.behind && self.obstacles.is_quiet(asked.before) {
             let expected = format!("an answer by {allowed} ms: others had the record at {} ms", slot.at);
@@ -331,7 +321,7 @@ impl Grounds<'_> {
             }
         }
         let is_back = |topic: &&Arc<str>| listed.iter().any(|(name, _)| **name == ***topic);
-        if asked.creations == self.creations
+        if asked.creations == self.topic_changes.creations()
             && let Some(topic) = asked.gone.iter().find(is_back)
         {
             let said = ("not listed: it was deleted", "it is listed");
@@ -370,8 +360,9 @@ fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64>, Option<u
 
 /// Whether something explains that the disk's failure is blamed.
 fn has_cause(known: &Partition, code: Code) -> bool {
-    let hole = code == Code::Corrupt && (known.shaken || !known.named.is_empty());
-    known.failed || known.fenced || known.hurt || known.at_odds() || hole
+    let hole = code == Code::Corrupt && (known.harm.is_shaken() || known.last_seen.has_named_damage());
+    let failed = known.failures.has_any() || known.failures.left_it_fenced();
+    failed || known.harm.explains_missing_records() || hole
 }
 
 fn refusal(placed: &Placed) -> Option<Code> {

@@ -34,8 +34,7 @@ impl Model {
         let Some(known) = self.partition(topic, partition).filter(|_| produced.answered) else {
             return u64::MAX;
         };
-        let after = known.seen_to.partition_point(|(start, _)| *start <= produced.answered_in);
-        known.seen_to.get(after).map_or(u64::MAX, |(_, end)| *end)
+        known.last_seen.end_after(produced.answered_in).unwrap_or(u64::MAX)
     }
 
     /// Whether a record's request was not over yet when this place was filled.

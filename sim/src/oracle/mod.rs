@@ -7,16 +7,18 @@
 //! | [`broker_clock`] | what the broker's clock showed, and when |
 //! | `identical_records`, `rows`, `round_robin` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
 //! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
+//! | `disk_errors`, `topic_changes` | what the disk has done to the broker; and which topics are on their way, or leaving |
 //! | `whole_records` | what lay whole in the files before a start, and is there after it |
 //! | `retained` | what retention may take |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
 //! | `p01_dense` … `p12_bounded` | the promises, one a file |
-//! | [`decode`] | the formats, read independently of the broker |
+//! | [`decode`], [`paths`] | the formats, and what the names of files say, read independently of the broker |
 
 mod answered;
 pub mod broker_clock;
 pub mod decode;
+mod disk_errors;
 mod identical_records;
 pub mod look;
 pub mod model;
@@ -33,11 +35,13 @@ mod p09_damage;
 mod p10_routed;
 mod p11_live;
 mod p12_bounded;
+pub mod paths;
 mod retained;
 mod round_robin;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod topic_changes;
 pub mod walk;
 mod whole_records;
 

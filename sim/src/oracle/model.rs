@@ -1,5 +1,21 @@
 //! What clients know of the logs: which record was acknowledged at which offset, which was refused, of which the outcome
 //! is unknown; and, after each crash, what may legally be gone.
+//!
+//! | of a partition | is |
+//! | --- | --- |
+//! | [`Partition`] | what each offset names, and the rest of these |
+//! | `durable` | how far its log is synced |
+//! | `harm` | what a power loss, the disk and the scenario have done to its log, for good |
+//! | `failures` | what has failed under it since the last start |
+//! | `indexes` | what its indexes prove |
+//! | `last_seen` | what was found when all of it was last seen |
+
+mod durable;
+mod failures;
+mod harm;
+mod indexes;
+mod last_seen;
+mod partition;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,6 +25,8 @@ use fnv::FnvHashMap;
 
 use super::broker_clock::BrokerClock;
 use crate::trace::{CallId, Millis, Mode, Retention, Sent};
+
+pub use partition::{Partition, Slot};
 
 /// A record's content, as a client gives it and gets it back.
 pub type Content = (Option<Bytes>, Bytes);
@@ -66,83 +84,6 @@ pub struct Produced {
     pub answered_in: u32,
 }
 
-/// What an offset names.
-#[derive(Clone, Debug)]
-pub struct Slot {
-    /// The record.
-    pub id: RecordId,
-    /// Whether it was acknowledged (and not only read).
-    pub acknowledged: bool,
-    /// When it was acknowledged or first read.
-    pub at: Millis,
-    /// The durability mode at that time.
-    pub durability: Mode,
-    /// When the broker says it was appended, once a read has told.
-    pub timestamp: Option<u64>,
-    /// The sync that should have made it durable has failed.
-    pub doubtful: bool,
-    /// A power loss inside the loss window may have taken it.
-    pub at_risk: bool,
-    /// The scenario, or a lying disk, has destroyed it; a read may say so, and must not give other bytes.
-    pub damaged: bool,
-}
-
-/// What the names of index files end with.
-const INDEXES: [&str; 2] = ["index", "timeindex"];
-
-/// One partition.
-#[derive(Clone, Debug, Default)]
-pub struct Partition {
-    /// What each offset names.
-    pub slots: BTreeMap<u64, Slot>,
-    /// All offsets below are synced, by the roll or the clean stop that came after them.
-    pub durable_to: u64,
-    /// The base offset of the newest segment whose creation the disk has seen.
-    pub newest_base: u64,
-    /// The disk has lied about this partition's log, its directory, or what is noted of it: what it was told to keep may be
-    /// gone.
-    pub lied: bool,
-    /// A sector of its log cannot be read, or could not when the broker was started for the last time.
-    pub unreadable: bool,
-    /// Something has failed on an index file since the last start: the index may be behind.
-    pub index_behind: bool,
-    /// There was no room for an entry of an index since the last start.
-    pub index_cramped: bool,
-    /// The last start has left it fenced, and says so: it takes no writes until the next, and, where the disk failed while
-    /// it was opened, may give nothing either.
-    pub fenced: bool,
-    /// The last start could not build an index anew: what is left of it may be anything that its checksums tell apart.
-    pub index_unbuilt: bool,
-    /// Something other than a full disk has failed here since the last start: a fence is legal.
-    pub may_fence: bool,
-    /// Something has failed here since the last start, or there was no room: an error of the disk has a cause.
-    pub failed: bool,
-    /// The trace's entry of the last sync of its log that has failed.
-    pub sync_failed_at: Option<usize>,
-    /// A cut of its log has failed: a request that was to be taken back may have left its beginning.
-    pub cut_failed: bool,
-    /// Records that the scenario itself has written into the log.
-    pub planted: BTreeMap<u64, Content>,
-    /// Index files that the scenario or a lying disk has changed, and not been built anew since; and how many starts came before
-    /// that.
-    pub tampered: BTreeMap<String, u32>,
-    /// The scenario has left an index with entries of a segment that has no log, as if that had been taken away.
-    pub orphaned: bool,
-    /// A power loss came: offsets that nobody was promised may be holes.
-    pub shaken: bool,
-    /// Since all of it was last seen, something has happened that can leave a hole in it, or damage.
-    pub disturbed: bool,
-    /// What could not be read when all of it was last seen.
-    pub unread: BTreeSet<u64>,
-    /// Stretches of damage that starts have named: first offset and next.
-    pub named: BTreeSet<(u64, u64)>,
-    /// For each start after which all of it was seen: that start, and where the log ended. A request that was over by then
-    /// lies below, or nowhere.
-    pub seen_to: Vec<(u32, u64)>,
-    /// Whether the scenario or the disk has damaged the log at all, or a hole that a power loss left had to stay in it.
-    pub hurt: bool,
-}
-
 /// One topic.
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -160,68 +101,6 @@ pub struct Topic {
     pub born: usize,
     /// Which records have this content.
     pub by_content: FnvHashMap<Content, Vec<RecordId>>,
-}
-
-impl Partition {
-    /// Whether what was called at this entry, and promised to be durable in this mode, may have been written before a sync failed.
-    pub fn was_written_before_a_failure(&self, called: usize, durability: Mode) -> bool {
-        durability != Mode::Always && self.sync_failed_at.is_some_and(|failed| failed > called)
-    }
-
-    /// Whether a failed sync leaves it open if this record is durable: what came after that has synced it since, or not.
-    pub fn doubts(&self, offset: u64, slot: &Slot) -> bool {
-        slot.doubtful && offset >= self.durable_to
-    }
-
-    /// Records in it may contradict each other, or what they were is gone: then only a person can say what holds, and until
-    /// then it may take no writes.
-    pub fn at_odds(&self) -> bool {
-        self.lied || !self.planted.is_empty() || self.orphaned
-    }
-
-    /// Something other than the broker has changed this file: its index, and those of a log, prove nothing any more.
-    pub fn tamper(&mut self, path: &str, starts: u32) {
-        let (dir, file) = path.rsplit_once('/').unwrap_or(("", path));
-        let (stem, kind) = file.split_once('.').unwrap_or((file, ""));
-        for index in
-            INDEXES.into_iter().filter(|index| kind == "log" || kind.trim_end_matches(".tmp") == *index)
-        {
-            self.tampered.insert(format!("{dir}/{stem}.{index}"), starts);
-        }
-    }
-
-    /// A start has built this index anew: it proves something again, unless it has been
-    /// changed since that start began.
-    pub fn rebuilt(&mut self, index: &str, starts: u32) {
-        if self.tampered.get(index).is_some_and(|before| *before < starts) {
-            self.tampered.remove(index);
-        }
-    }
-
-    /// The log ends at `end` now: what was promised beyond it is no longer.
-    pub fn ends_at(&mut self, end: u64) {
-        self.durable_to = self.durable_to.min(end);
-        if self.newest_base > end {
-            self.newest_base = self.durable_to;
-        }
-        self.seen_to.iter_mut().for_each(|(_, seen)| *seen = (*seen).min(end));
-    }
-
-    /// All of it was seen after this start, up to `end`, but for what could not be read.
-    pub fn seen(&mut self, start: u32, end: u64, unread: BTreeSet<u64>) {
-        (self.disturbed, self.unread) = (false, unread);
-        if self.seen_to.last().is_none_or(|(last, _)| *last < start) {
-            self.seen_to.push((start, end));
-        }
-    }
-
-    /// Another record was found at `offset`, whose old one a crash may have taken: it has taken all behind it too. Gives
-    /// the records that are gone.
-    pub fn replaced_from(&mut self, offset: u64) -> Vec<RecordId> {
-        self.ends_at(offset);
-        let gone: Vec<u64> = self.slots.range(offset..).filter(|(_, s)| s.at_risk).map(|(o, _)| *o).collect();
-        gone.iter().filter_map(|o| self.slots.remove(o)).map(|slot| slot.id).collect()
-    }
 }
 
 impl Topic {
@@ -301,6 +180,22 @@ impl Model {
         self.topics.get_mut(topic)?.partitions.get_mut(partition as usize)
     }
 
+    /// All partitions.
+    pub fn all(&self) -> impl Iterator<Item = &Partition> {
+        self.topics.values().flat_map(|topic| &topic.partitions)
+    }
+
+    /// All partitions, to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.topics.values_mut().flat_map(|topic| &mut topic.partitions)
+    }
+
+    /// Whether a power loss may have left holes in this partition: in what nobody was promised, where anything was written to be
+    /// promised when synced. Anywhere else they are cut off.
+    pub fn may_have_holes(&self, known: &Partition) -> bool {
+        known.harm.is_shaken() && self.was_always
+    }
+
     /// A topic becomes known, with what has been sent to it: requests that were not over at this entry of the trace, when
     /// it was asked for, may have found it there.
     pub fn appears(&mut self, name: &Arc<str>, mut topic: Topic, since: usize) {
@@ -333,42 +228,14 @@ impl Model {
             return;
         }
         let (slack, lying) = (self.slack_ms, self.lying);
-        self.topics.values_mut().for_each(|topic| topic.uncertain |= lying);
-        for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
-            (partition.shaken, partition.disturbed) = (true, true);
-            let (durable_to, lied) = (partition.durable_to, partition.lied);
-            for (&offset, slot) in &mut partition.slots {
-                let promised = match slot.durability {
-                    Mode::Always => true,
-                    Mode::Os => offset < durable_to,
-                    Mode::Interval(window) => {
-                        offset < durable_to || slot.at.saturating_add(window).saturating_add(slack) <= now
-                    }
-                };
-                let doubtful = slot.doubtful && offset >= durable_to;
-                slot.at_risk |= lying || lied || doubtful || !promised;
-            }
-        }
-    }
-
-    /// A sync of this partition's log has failed at this entry of the trace: what it should have made durable may be gone after a
-    /// power loss. Also what was called by then, and whose answer comes later: see [`Partition::was_written_before_a_failure`].
-    pub fn sync_failed(&mut self, topic: &str, partition: u32, entry: usize) {
-        let Some(partition) = self.partition_mut(topic, partition) else { return };
-        partition.sync_failed_at = Some(entry);
-        let durable_to = partition.durable_to;
-        for (_, slot) in partition.slots.range_mut(durable_to..) {
-            slot.doubtful |= slot.durability != Mode::Always;
+        for topic in self.topics.values_mut() {
+            topic.uncertain |= lying;
+            topic.partitions.iter_mut().for_each(|known| known.lost_power(slack, lying, now));
         }
     }
 
     /// The broker has stopped cleanly: everything is synced.
     pub fn stopped(&mut self) {
-        for partition in self.topics.values_mut().flat_map(|t| &mut t.partitions) {
-            // One that takes no writes is not recorded: what kept it from being opened may keep it from being synced.
-            if !partition.may_fence && !partition.fenced {
-                partition.durable_to = partition.slots.last_key_value().map_or(0, |(o, _)| o + 1);
-            }
-        }
+        self.all_mut().for_each(Partition::stopped);
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32,
             &[],
         );
     }
-    let may_go = model.topics.get(topic).is_none_or(|t| t.retention) || known.hurt || known.lied;
+    let may_go = model.topics.get(topic).is_none_or(|t| t.retention) || known.harm.is_changed();
     if look.start != 0 && !may_go {
         let found = format!("the log starts at {}", look.start);
         f.broke(Promise::Dense, "start", name(topic, partition), ("the log starts at 0", found), &[]);
@@ -56,14 +56,14 @@ pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32,
 /// The files of one partition.
 pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &Look) {
     let (Some(known), Some(image)) = (model.partition(topic, partition), &look.image) else { return };
-    if known.hurt || known.lied || known.may_fence {
+    if known.harm.is_changed() || known.failures.allow_a_fence() {
         return; // p02 and p09 look at what is left
     }
     let segments = decode::segments(image, topic, partition);
     let mut end: Option<u64> = None;
-    // A power loss may leave holes in what nobody was promised, where anything was written to be promised when synced. Anywhere
-    // else they are cut off.
-    let holes = known.shaken && (model.was_always || model.lying);
+    // A disk that lies may have lost more than the broker knows of.
+    let lost = known.harm.is_shaken() && model.lying;
+    let holes = lost || model.may_have_holes(known);
     for (i, segment) in segments.iter().enumerate() {
         let what = format!("{}.log", segment.stem);
         let pieces = decode::log(segment.log, segment.base);
@@ -75,7 +75,7 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
             }
         }
-        if let Some(end) = end.filter(|end| *end != segment.base && !(known.shaken && model.lying)) {
+        if let Some(end) = end.filter(|end| *end != segment.base && !lost) {
             let expected = format!("the segment after offset {end} starts there");
             f.broke(
                 Promise::Dense,

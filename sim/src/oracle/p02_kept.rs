@@ -30,11 +30,9 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     }
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
-    let (hurt, lied) = (known.hurt, known.lied);
-    let unreadable = known.unreadable;
     // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
     // next start, and nothing of it is given up.
-    let hides_its_end = look.hides && known.fenced && (known.may_fence || known.unreadable);
+    let hides_its_end = look.hides && known.may_hide_its_end();
     let mut gone = Vec::new();
     let mut survived = Vec::new();
     let what = name(topic, partition);
@@ -44,18 +42,19 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         } else if let Some(code) = look.error(offset)
             && !(retention && offset < look.start && code == Code::OffsetOutOfRange)
         {
-            let destroyed = slot.damaged || lied || unreadable || known.doubts(offset, slot) || model.lying;
+            let unreliable = known.harm.is_unreliable() || model.lying;
+            let destroyed = slot.damaged || unreliable || known.doubts(offset, slot);
             // What a power loss took beside damage lies in the same hole.
-            let may_fail = destroyed || (hurt && slot.at_risk);
+            let may_fail = destroyed || (known.harm.is_hurt() && slot.at_risk);
             if !(may_fail && says_so(code)) {
                 let found = format!("offset {offset} is answered by {}", code_name(code));
                 broke(f, model, "unreadable", &what, slot, offset, found);
             }
         } else if !(hides_its_end && offset >= look.end) {
-            let may_go = slot.at_risk || slot.damaged || (retention && offset < look.start);
+            let may_go = slot.may_be_gone() || (retention && offset < look.start);
             if !may_go {
                 let found = format!("the log is {} to {}", look.start, look.end);
-                let kind = if hurt || lied || unreadable { "cut behind damage" } else { "lost" };
+                let kind = if known.harm.may_be_damaged() { "cut behind damage" } else { "lost" };
                 broke(f, model, kind, &what, slot, offset, found);
             }
             gone.push(offset);
@@ -86,8 +85,8 @@ fn says_so(code: Code) -> bool {
 /// if all of it were gone.
 fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let explained = known.may_fence || known.unreadable || known.lied || model.lying;
-    let promised = known.slots.iter().find(|(_, slot)| !slot.at_risk && !slot.damaged);
+    let explained = known.may_fail() || known.harm.is_lied_about() || model.lying;
+    let promised = known.slots.iter().find(|(_, slot)| !slot.may_be_gone());
     if let (false, Some((offset, slot))) = (explained, promised) {
         let found = "the partition does not say which offsets it has".to_owned();
         broke(f, model, "unopened", &name(topic, partition), slot, *offset, found);
@@ -115,10 +114,9 @@ fn broke(
 /// What is left is a prefix: in `os` and `interval` mode a power loss leaves no hole before a record that it spared.
 fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let damaged = known.hurt || known.lied || known.unreadable;
-    let holes_are_legal = damaged || (known.shaken && model.was_always) || model.lying;
+    let holes_are_legal = known.harm.may_be_damaged() || model.may_have_holes(known) || model.lying;
     // A hole does not come by itself: those that are there after a power loss are all there will be until the next.
-    let is_legal = |offset: &u64| holes_are_legal && (known.disturbed || known.unread.contains(offset));
+    let is_legal = |offset: &u64| holes_are_legal && known.last_seen.explains_hole(*offset);
     let holes = look.errors.iter().filter(|(offset, _)| !known.slots.contains_key(offset));
     if let Some((offset, (code, _))) = holes.into_iter().find(|(offset, _)| !is_legal(offset)) {
         let found = format!("offset {offset} is answered by {}", code_name(*code));

@@ -40,7 +40,7 @@ pub(super) fn read(
                 slot.timestamp = Some(seen.timestamp);
             }
         }
-        _ if known.planted.get(&seen.offset) == Some(&content) => {}
+        _ if known.harm.is_planted(seen.offset, &content) => {}
         Some(slot) if !slot.at_risk => {
             let (key, value) = model.content(slot.id);
             let expected = show(key.as_deref(), &value);
@@ -50,7 +50,7 @@ pub(super) fn read(
                 false => (Promise::NeverWrong, "other bytes"),
             };
             // Nobody can know of a record that such a disk had lost, and brings back under an offset that was free again.
-            if known_record && model.lying && known.lied {
+            if known_record && model.lying && known.harm.is_lied_about() {
                 return;
             }
             f.broke(promise, kind, what(), (expected, found()), &model.entries_of(slot.id));
@@ -75,51 +75,10 @@ fn learn(
 ) {
     let content = (seen.key.clone(), seen.value.clone());
     if let Some(id) = candidate(model, topic, partition, seen.offset, &content) {
-        // What a power loss may have taken and another record has replaced is gone.
-        let known = model.partition_mut(topic, partition);
-        let old = known
-            .filter(|known| known.slots.contains_key(&seen.offset))
-            .map(|known| known.replaced_from(seen.offset));
-        old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
-        p07_time::appended(f, model, topic, (partition, seen), id, now);
-        model.set_fate(id, Fate::Found(partition, seen.offset));
-        let (durability, called) = (model.durability, model.produced[&id.call].entry);
-        let known = model.partition(topic, partition);
-        let doubtful = known.is_some_and(|known| known.was_written_before_a_failure(called, durability));
-        let slot = Slot {
-            id,
-            acknowledged: false,
-            at: now,
-            durability,
-            timestamp: Some(seen.timestamp),
-            doubtful,
-            at_risk: false,
-            damaged: false,
-        };
-        if let Some(known) = model.partition_mut(topic, partition) {
-            known.slots.insert(seen.offset, slot);
-        }
-        p10_routed::found(f, model, topic, partition, id);
+        fill(f, model, topic, (partition, seen), id, now);
         return;
     }
-    let ids = model.alike(topic, &content);
-    let fate = |id: &RecordId| model.fate(*id);
-    let (promise, kind, expected, id) = if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Refused) {
-        (Promise::RefusedAbsent, "refused is there", "nothing: this record was refused", Some(id))
-    } else if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Lost) {
-        (Promise::RefusedAbsent, "came back", "nothing: this record was gone before", Some(id))
-    } else if let Some(id) = ids.iter().find(|id| fate(id) == Fate::Open) {
-        (
-            Promise::RefusedAbsent,
-            "came back",
-            "nothing: this record was not there when all was looked at",
-            Some(id),
-        )
-    } else if let Some(id) = ids.first() {
-        (Promise::NeverWrong, "a second copy", "nothing: this record lies elsewhere", Some(id))
-    } else {
-        (Promise::NeverWrong, "nobody's bytes", "a record that somebody produced", None)
-    };
+    let Misplaced { promise, kind, expected, id } = misplaced(model, topic, &content);
     // A device that lies about syncs can bring back what was cut off or deleted: bytes that somebody sent here once.
     let was_sent = || match id {
         Some(_) => promise == Promise::RefusedAbsent,
@@ -128,8 +87,63 @@ fn learn(
     if model.lying && was_sent() {
         return;
     }
-    let because = id.map_or(Vec::new(), |id| model.entries_of(*id).to_vec());
+    let because = id.map_or(Vec::new(), |id| model.entries_of(id).to_vec());
     f.broke(promise, kind, what, (expected, found), &because);
+}
+
+/// From here on, the offset names this record.
+fn fill(
+    f: &mut Findings,
+    model: &mut Model,
+    topic: &str,
+    (partition, seen): (u32, &Seen),
+    id: RecordId,
+    at: Millis,
+) {
+    // What a power loss may have taken and another record has replaced is gone.
+    let known = model.partition_mut(topic, partition);
+    let old = known
+        .filter(|known| known.slots.contains_key(&seen.offset))
+        .map(|known| known.replaced_from(seen.offset));
+    old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
+    p07_time::appended(f, model, topic, (partition, seen), id, at);
+    model.set_fate(id, Fate::Found(partition, seen.offset));
+    let (durability, called) = (model.durability, model.produced[&id.call].entry);
+    if let Some(known) = model.partition_mut(topic, partition) {
+        let doubtful = known.durable.was_written_before_a_failure(called, durability);
+        let (timestamp, acknowledged) = (Some(seen.timestamp), false);
+        let (at_risk, damaged) = (false, false);
+        let slot = Slot { id, acknowledged, at, durability, timestamp, doubtful, at_risk, damaged };
+        known.slots.insert(seen.offset, slot);
+    }
+    p10_routed::found(f, model, topic, partition, id);
+}
+
+/// Why bytes must not be where they are: the promise, and the record that they are of, if they are of one.
+struct Misplaced {
+    promise: Promise,
+    kind: &'static str,
+    expected: &'static str,
+    id: Option<RecordId>,
+}
+
+/// What is wrong with bytes that no record can be whose outcome is unknown.
+fn misplaced(model: &Model, topic: &str, content: &Content) -> Misplaced {
+    let ids = model.alike(topic, content);
+    let of_fate = |fate: Fate| ids.iter().copied().find(|id| model.fate(*id) == fate);
+    let back = |kind, expected, id| Misplaced { promise: Promise::RefusedAbsent, kind, expected, id };
+    let wrong = |kind, expected, id| Misplaced { promise: Promise::NeverWrong, kind, expected, id };
+    if let id @ Some(_) = of_fate(Fate::Refused) {
+        back("refused is there", "nothing: this record was refused", id)
+    } else if let id @ Some(_) = of_fate(Fate::Lost) {
+        back("came back", "nothing: this record was gone before", id)
+    } else if let id @ Some(_) = of_fate(Fate::Open) {
+        back("came back", "nothing: this record was not there when all was looked at", id)
+    } else if let id @ Some(_) = ids.first().copied() {
+        wrong("a second copy", "nothing: this record lies elsewhere", id)
+    } else {
+        wrong("nobody's bytes", "a record that somebody produced", None)
+    }
 }
 
 fn has(records: &[Sent], content: &Content) -> bool {

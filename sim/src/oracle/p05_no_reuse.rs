@@ -2,6 +2,7 @@
 //!
 //! Checked on every acknowledgement here, and on every read where P3 looks at what it gave.
 
+use super::identical_records::Place;
 use super::look::{name, show};
 use super::model::{Fate, Model, RecordId, Slot};
 use super::{Findings, Promise};
@@ -12,79 +13,90 @@ pub(super) fn acknowledged(
     f: &mut Findings,
     model: &mut Model,
     topic: &str,
-    (partition, offset): (u32, u64),
+    place: Place,
     id: RecordId,
     now: Millis,
 ) {
-    // An answer that was on its way when the broker crashed: what it says was true before the crash.
-    let crossed = model.produced[&id.call].epoch != model.epoch;
-    settle_doubles(model, topic, (partition, offset), id);
-    let durability = model.durability;
-    let crossed_risk = crossed && model.lights_went_out && durability != Mode::Always;
-    let Some(known) = model.partition(topic, partition) else { return };
-    let before = known.slots.get(&offset);
+    settle_doubles(model, topic, place, id);
+    let answer = Answered { topic, place, id, at: now };
+    let Some(known) = model.partition(topic, place.0) else { return };
+    let before = known.slots.get(&place.1).filter(|slot| slot.id != id);
+    let is_free = before.is_some_and(|slot| slot.at_risk);
     match before {
-        Some(slot) if slot.id == id => {}
-        Some(_) if crossed_risk => {
-            model.set_fate(id, Fate::Lost);
-            return;
-        }
-        Some(slot) if !(slot.at_risk || slot.damaged) => {
-            let (key, value) = model.content(slot.id);
-            let expected = format!("it goes on naming {}", show(key.as_deref(), &value));
-            let (key, value) = model.content(id);
-            let found = format!("it was given to {}", show(key.as_deref(), &value));
-            let because: Vec<usize> = [model.entries_of(slot.id), model.entries_of(id)].concat();
-            let what = format!("{} offset {offset}", name(topic, partition));
-            f.broke(Promise::NoReuse, "given twice", what, (expected, found), &because);
-        }
+        Some(_) if answer.is_at_risk(model) => return model.set_fate(id, Fate::Lost),
+        Some(slot) if !slot.may_be_gone() => answer.given_twice(f, model, slot),
         _ => {}
     }
-    if let Fate::Found(p, o) = model.produced[&id.call].fates[id.index]
-        && (p, o) != (partition, offset)
+    if let Fate::Found(partition, offset) = model.fate(id)
+        && (partition, offset) != place
     {
-        let expected = format!("{} offset {o}, where it was read", name(topic, p));
-        let found = format!("acknowledged as {} offset {offset}", name(topic, partition));
-        f.broke(
-            Promise::NeverWrong,
-            "two offsets",
-            name(topic, partition),
-            (expected, found),
-            &model.entries_of(id),
-        );
+        answer.two_offsets(f, model, (partition, offset));
     }
-    if before.is_some_and(|slot| slot.id != id && slot.at_risk)
-        && let Some(known) = model.partition_mut(topic, partition)
-    {
-        let gone = known.replaced_from(offset);
+    if is_free && let Some(known) = model.partition_mut(topic, place.0) {
+        let gone = known.replaced_from(place.1);
         gone.into_iter().for_each(|old| model.set_fate(old, Fate::Lost));
     }
-    model.set_fate(id, Fate::Acknowledged(partition, offset));
-    let called = model.produced[&id.call].entry;
-    if let Some(known) = model.partition_mut(topic, partition) {
-        let doubtful = known.was_written_before_a_failure(called, durability);
+    model.set_fate(id, Fate::Acknowledged(place.0, place.1));
+    answer.fill(model);
+}
+
+/// An acknowledgement of one record.
+struct Answered<'a> {
+    topic: &'a str,
+    place: Place,
+    id: RecordId,
+    at: Millis,
+}
+
+impl Answered<'_> {
+    /// Whether it was on its way when the broker crashed: what it says was true before the crash.
+    fn crossed(&self, model: &Model) -> bool {
+        model.produced[&self.id.call].epoch != model.epoch
+    }
+
+    /// Whether that crash may have taken what it speaks of.
+    fn is_at_risk(&self, model: &Model) -> bool {
+        self.crossed(model) && model.lights_went_out && model.durability != Mode::Always
+    }
+
+    /// The offset names another record already.
+    fn given_twice(&self, f: &mut Findings, model: &Model, slot: &Slot) {
+        let (key, value) = model.content(slot.id);
+        let expected = format!("it goes on naming {}", show(key.as_deref(), &value));
+        let (key, value) = model.content(self.id);
+        let found = format!("it was given to {}", show(key.as_deref(), &value));
+        let because: Vec<usize> = [model.entries_of(slot.id), model.entries_of(self.id)].concat();
+        let what = format!("{} offset {}", name(self.topic, self.place.0), self.place.1);
+        f.broke(Promise::NoReuse, "given twice", what, (expected, found), &because);
+    }
+
+    /// The record was read under another offset.
+    fn two_offsets(&self, f: &mut Findings, model: &Model, (partition, offset): Place) {
+        let expected = format!("{} offset {offset}, where it was read", name(self.topic, partition));
+        let what = name(self.topic, self.place.0);
+        let found = format!("acknowledged as {what} offset {}", self.place.1);
+        f.broke(Promise::NeverWrong, "two offsets", what, (expected, found), &model.entries_of(self.id));
+    }
+
+    /// From here on, the offset names the record.
+    fn fill(&self, model: &mut Model) {
+        let Self { topic, place: (partition, offset), id, at } = *self;
+        let (crossed, at_risk) = (self.crossed(model), self.is_at_risk(model));
+        let (durability, called) = (model.durability, model.produced[&id.call].entry);
+        let Some(known) = model.partition_mut(topic, partition) else { return };
+        let doubtful = known.durable.was_written_before_a_failure(called, durability);
         let timestamp = known.slots.get(&offset).filter(|s| s.id == id).and_then(|s| s.timestamp);
-        let at_risk = crossed_risk;
-        let slot = Slot {
-            id,
-            acknowledged: true,
-            at: now,
-            durability,
-            timestamp,
-            doubtful,
-            at_risk,
-            damaged: false,
-        };
+        let (acknowledged, damaged) = (true, false);
+        let slot = Slot { id, acknowledged, at, durability, timestamp, doubtful, at_risk, damaged };
         known.slots.insert(offset, slot);
-        // The first acknowledgement out of a new segment says that the one before it is synced.
-        if offset >= known.newest_base && !crossed {
-            known.durable_to = known.durable_to.max(known.newest_base);
+        if !crossed {
+            known.durable.acknowledged(offset);
         }
     }
 }
 
 /// The answer tells apart what reads before it could not: records with the same content.
-fn settle_doubles(model: &mut Model, topic: &str, (partition, offset): (u32, u64), id: RecordId) {
+fn settle_doubles(model: &mut Model, topic: &str, (partition, offset): Place, id: RecordId) {
     let slot = model.partition(topic, partition).and_then(|known| known.slots.get(&offset));
     let (key, value) = model.content(id);
     match slot.filter(|slot| !slot.acknowledged).map(|slot| slot.id) {

@@ -32,8 +32,11 @@ pub(super) fn files(
     image: &Image,
     complete: Complete,
 ) {
-    let Some(known) = model.partition(topic, partition).filter(|known| !known.fenced) else { return };
-    if known.lied || known.unreadable {
+    let Some(known) = model.partition(topic, partition).filter(|known| !known.failures.left_it_fenced())
+    else {
+        return;
+    };
+    if known.harm.is_unreliable() {
         return;
     }
     for segment in decode::segments(image, topic, partition) {
@@ -41,8 +44,8 @@ pub(super) fn files(
         let Some(records) = records else { continue };
         let interval = model.index_interval;
         let lag = match known {
-            known if known.index_unbuilt => Complete::MayBeBroken,
-            known if known.may_fence || known.index_behind => Complete::MayLag,
+            known if known.indexes.may_be_broken() => Complete::MayBeBroken,
+            known if known.failures.allow_a_fence() || known.indexes.may_be_behind() => Complete::MayLag,
             _ => complete,
         };
         let expected = |entry: fn(&[Stored<'_>], usize) -> (u64, u64)| {
@@ -53,12 +56,12 @@ pub(super) fn files(
             })
         };
         let index = format!("{}.index", segment.stem);
-        if !known.tampered.contains_key(&index) {
+        if known.indexes.is_trusted(&index) {
             compare(f, &index, segment.index, expected(|r, i| (r[i].offset, r[i].position)), lag);
             each_names_its_record(f, &index, segment.index, &records);
         }
         let timeindex = format!("{}.timeindex", segment.stem);
-        if !known.tampered.contains_key(&timeindex) {
+        if known.indexes.is_trusted(&timeindex) {
             compare(f, &timeindex, segment.timeindex, expected(latest), lag);
         }
     }

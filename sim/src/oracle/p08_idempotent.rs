@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::model::Model;
+use super::paths::{self, InPartition};
 use super::{Findings, Promise};
 use crate::trace::{Again, Image};
-
-/// Files that say which session runs, how the last one ended, and how far it is known to have synced.
-const MARKERS: [&str; 4] = ["running", "clean", "was-clean", "synced"];
 
 /// What one recovery left, and what the other way left. Where the scenario has damaged files, a recovery that trusts a clean
 /// stop may see less than one that does not.
@@ -55,15 +53,13 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
 }
 
 fn is_damaged(model: &Model, path: &str) -> bool {
-    let place =
-        super::walk::files::place(path).and_then(|(topic, partition, _)| model.partition(topic, partition));
-    place.is_some_and(|known| known.hurt || known.lied || known.unreadable || !known.tampered.is_empty())
+    let known = InPartition::of(path).and_then(|of| model.partition(of.topic, of.partition));
+    known.is_some_and(|known| known.harm.may_be_damaged() || !known.indexes.are_trusted())
 }
 
 fn files(image: &Image) -> BTreeMap<Arc<str>, Arc<[u8]>> {
     // A replacement that was begun and not finished is nobody's file, and stays.
-    let is_marker = |path: &str| MARKERS.contains(&path.rsplit('/').next().unwrap_or(path));
-    let kept = image.0.iter().filter(|f| !is_marker(&f.path) && !f.path.ends_with(".tmp"));
+    let kept = image.0.iter().filter(|f| !paths::is_of_the_session(&f.path) && !f.path.ends_with(".tmp"));
     kept.map(|f| (f.path.clone(), f.bytes.clone())).collect()
 }
 

@@ -33,13 +33,11 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
 /// What a start says about a partition.
 pub(super) fn started(f: &mut Findings, model: &Model, said: &Recovered) {
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
-    let holes = known.shaken && model.was_always;
-    let may_fail = known.unreadable || known.may_fence;
-    let reason = known.hurt || known.lied || holes || may_fail || model.lying;
-    // What there is was seen or named, and since then nothing can have damaged more. Bytes behind the last record have no offset.
+    let damaged = known.harm.may_be_damaged() || known.failures.allow_a_fence();
+    let reason = damaged || model.may_have_holes(known) || model.lying;
+    // What there is was seen or named, and since then nothing can have damaged more.
     let is_known = |(_, _, _, from, to): &&(String, u64, u64, u64, u64)| {
-        let seen = || (*from..*to).all(|offset| known.unread.contains(&offset));
-        reason && (known.disturbed || known.named.contains(&(*from, *to)) || seen())
+        reason && known.last_seen.explains_damage(*from, *to)
     };
     if let Some((file, at, ..)) = said.damage.iter().find(|stretch| !is_known(stretch)) {
         let found = format!("damage in {file} at byte {at}");

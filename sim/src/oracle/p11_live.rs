@@ -103,7 +103,7 @@ impl Liveness {
             for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
                 let seen = self.seen.get(&(topic.clone(), partition)).cloned().unwrap_or_default();
                 let expected = "it takes a record and gives it back";
-                let at_odds = |p: &Partition| p.fenced && p.at_odds();
+                let at_odds = |p: &Partition| p.failures.left_it_fenced() && p.harm.at_odds();
                 let at_odds = model.partition(topic, partition).is_some_and(at_odds);
                 let (kind, found) = match (seen.took, seen.gave) {
                     (true, true) => continue,
@@ -119,7 +119,7 @@ impl Liveness {
 
 /// All is well, and a partition does not do what it is asked: for want of a restart, where the disk has failed under it.
 fn refused(f: &mut Findings, known: &Partition, what: &str, answer: &Answer) {
-    let excused = known.may_fence || known.fenced || known.at_odds();
+    let excused = known.failures.may_stop_writes() || known.harm.at_odds();
     let (kind, expected, found) = match answer {
         Answer::Lost { told: false, why, .. } => return no_answer(f, what, why),
         _ if excused => return,

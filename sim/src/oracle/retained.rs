@@ -7,26 +7,67 @@ use std::sync::Arc;
 
 use super::look::name;
 use super::model::Model;
+use super::paths::is_log;
 use super::{Findings, Promise};
+use crate::trace::Image;
 
-/// A broker that serves has removed a log. `logs`: the bytes of all that there were.
-pub(super) fn removed(
-    f: &mut Findings,
-    model: &Model,
-    logs: &BTreeMap<Arc<str>, u64>,
-    (topic, partition): (&str, u32),
-) {
+/// How long each log is, as far as the disk has told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Logs(BTreeMap<Arc<str>, u64>);
+
+impl Logs {
+    /// The logs among these files.
+    pub(super) fn of(image: &Image) -> Self {
+        let logs = image.0.iter().filter(|file| is_log(&file.path));
+        Self(logs.map(|file| (file.path.clone(), file.bytes.len() as u64)).collect())
+    }
+
+    /// Bytes were written up to this position.
+    pub(super) fn written(&mut self, path: &Arc<str>, end: u64) {
+        let bytes = self.0.entry(path.clone()).or_default();
+        *bytes = (*bytes).max(end);
+    }
+
+    /// A log was cut, or made longer.
+    pub(super) fn resized(&mut self, path: &Arc<str>, bytes: u64) {
+        self.0.insert(path.clone(), bytes);
+    }
+
+    /// A log goes.
+    pub(super) fn removed(&mut self, path: &str) {
+        self.0.remove(path);
+    }
+
+    /// A directory has another name now, and what is in it is no log of anybody's any more.
+    pub(super) fn renamed(&mut self, directory: &str) {
+        let inside = format!("{directory}/");
+        self.0.retain(|path, _| !path.starts_with(&inside));
+    }
+
+    /// Whether there is anything in this one.
+    pub(super) fn holds_any(&self, path: &str) -> bool {
+        self.0.get(path).is_some_and(|bytes| *bytes > 0)
+    }
+
+    /// The bytes of all logs of a partition.
+    fn bytes(&self, topic: &str, partition: u32) -> u64 {
+        let dir = format!("{topic}/{partition}/");
+        let from = self.0.range(Arc::<str>::from(dir.as_str())..);
+        from.take_while(|(path, _)| path.starts_with(&dir)).map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// A broker that serves removes a log. `logs`: all that there are until then.
+pub(super) fn removes(f: &mut Findings, model: &Model, logs: &Logs, (topic, partition): (&str, u32)) {
     let Some(known) = model.topics.get(topic).filter(|known| !known.uncertain && !model.lying) else {
         return;
     };
     let Some(log) = known.partitions.get(partition as usize) else { return };
     let keep = known.own.or(model.retention);
-    if log.hurt || log.at_odds() || keep.age_ms.is_some() {
+    if log.harm.explains_missing_records() || keep.age_ms.is_some() {
         return;
     }
-    let dir = format!("{topic}/{partition}/");
-    let within = logs.range(Arc::<str>::from(dir.as_str())..).take_while(|(path, _)| path.starts_with(&dir));
-    let bytes: u64 = within.map(|(_, bytes)| bytes).sum();
+    let bytes = logs.bytes(topic, partition);
     let (expected, found) = match keep.bytes {
         Some(kept) if bytes > kept => return,
         Some(kept) => {

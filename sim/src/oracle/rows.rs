@@ -31,8 +31,10 @@ pub(super) fn shape(model: &Model, produced: &Produced, topic: &str, partition: 
     let known = model.partition(topic, partition);
     let crashed = produced.epoch != model.epoch;
     Shape {
-        may_end: crashed || !produced.answered || known.is_some_and(|known| known.cut_failed),
-        may_miss: crashed && known.is_some_and(|known| known.shaken && model.was_always),
+        may_end: crashed
+            || !produced.answered
+            || known.is_some_and(|known| known.harm.may_keep_a_beginning()),
+        may_miss: crashed && known.is_some_and(|known| model.may_have_holes(known)),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn run_end(image: &Image, topic: &str, partition: u32) -> Option<u64>
 /// What a start says of a partition, of which `before` shows the files that it found.
 pub(super) fn started(f: &mut Findings, model: &Model, before: &Image, said: &Recovered) {
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
-    if model.lying || known.hurt || known.at_odds() || said.fenced.is_some() {
+    if model.lying || known.harm.explains_missing_records() || said.fenced.is_some() {
         return;
     }
     if let Some(end) = run_end(before, &said.topic, said.partition).filter(|end| said.end < *end) {

@@ -17,10 +17,8 @@ macro_rules! grounds {
         Grounds {
             model: &$walk.model,
             obstacles: &$walk.obstacles,
-            errors: ($walk.errors, $walk.errors_before_start),
-            leaving: &$walk.leaving,
-            creations: $walk.creations,
-            lies: $walk.lies,
+            disk: &$walk.disk_errors,
+            topic_changes: &$walk.topic_changes,
         }
     };
 }
@@ -55,16 +53,16 @@ impl Walk {
         match request {
             Request::CreateTopic { topic, .. } => {
                 self.model.deleted.remove(topic);
-                self.creations += 1;
+                self.topic_changes.creation_begins();
             }
-            Request::DeleteTopic { topic } => self.leaving.push(topic.clone()),
+            Request::DeleteTopic { topic } => self.topic_changes.deletion_begins(topic),
             _ => {}
         }
         let waits = matches!(request, Request::Consume { wait_ms: 1.., .. });
         let behind = waits && self.calls.values().any(|open| open.client == *client);
         let asked = grounds!(self).asked(client, request, at, behind);
         let (client, request, entry) = (client.clone(), request.clone(), self.findings.entry);
-        let open = Open { client, request, entry, struck: self.struck, asked };
+        let open = Open { client, request, entry, struck: self.disk_errors.struck(), asked };
         self.calls.insert(id, open);
     }
 
@@ -80,22 +78,25 @@ impl Walk {
 
     pub(super) fn answer(&mut self, id: CallId, answer: &Answer, now: Millis) {
         let Some(open) = self.calls.remove(&id) else { return };
-        let disturbed = open.struck != self.struck;
+        let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
         if let Request::DeleteTopic { topic } = &open.request {
-            let at = self.leaving.iter().position(|leaving| leaving == topic);
-            at.into_iter().for_each(|at| drop(self.leaving.remove(at)));
+            self.topic_changes.deletion_ends(topic);
         }
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
                 self.created(topic, *partitions, own, answer, open.entry);
-                if open.asked.errors != self.errors
+                if open.asked.errors != self.disk_errors.failed()
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
                     // What failed while it was made may have failed under one of its partitions.
-                    known.partitions.iter_mut().for_each(|known| known.failed = true);
-                    known.partitions.iter_mut().for_each(|known| known.may_fence |= disturbed);
+                    for known in &mut known.partitions {
+                        known.failures.failed();
+                        if disturbed {
+                            known.failures.may_fence();
+                        }
+                    }
                 }
             }
             Request::DeleteTopic { topic } => self.deleted(topic, answer),

@@ -1,0 +1,61 @@
+//! How far a partition's log is known to be durable, and what a sync that failed leaves open.
+
+use crate::trace::Mode;
+
+/// What of a log is synced.
+#[derive(Clone, Debug, Default)]
+pub struct Durable {
+    /// All offsets below are synced, by the roll or the clean stop that came after them.
+    to: u64,
+    /// The base offset of the newest segment whose creation the disk has seen.
+    newest_base: u64,
+    /// The trace's entry of the last sync that has failed.
+    sync_failed_at: Option<usize>,
+}
+
+impl Durable {
+    /// Whether this offset is certainly synced.
+    pub fn covers(&self, offset: u64) -> bool {
+        offset < self.to
+    }
+
+    /// The first offset of which that is not certain.
+    pub fn end(&self) -> u64 {
+        self.to
+    }
+
+    /// The disk has made, or opened, the log of a segment.
+    pub fn segment_opened(&mut self, base: u64) {
+        self.newest_base = self.newest_base.max(base);
+    }
+
+    /// The first acknowledgement out of a new segment says that the one before it is synced.
+    pub fn acknowledged(&mut self, offset: u64) {
+        if offset >= self.newest_base {
+            self.to = self.to.max(self.newest_base);
+        }
+    }
+
+    /// A clean stop has synced the log, which ends here.
+    pub fn stopped(&mut self, end: u64) {
+        self.to = end;
+    }
+
+    /// The log ends here now: what was promised beyond it is no longer.
+    pub fn ends_at(&mut self, end: u64) {
+        self.to = self.to.min(end);
+        if self.newest_base > end {
+            self.newest_base = self.to;
+        }
+    }
+
+    /// A sync has failed, at this entry of the trace.
+    pub fn sync_failed(&mut self, entry: usize) {
+        self.sync_failed_at = Some(entry);
+    }
+
+    /// Whether what was called at this entry, and promised to be durable in this mode, may have been written before a sync failed.
+    pub fn was_written_before_a_failure(&self, called: usize, durability: Mode) -> bool {
+        durability != Mode::Always && self.sync_failed_at.is_some_and(|failed| failed > called)
+    }
+}

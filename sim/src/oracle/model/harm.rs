@@ -1,0 +1,128 @@
+//! What has been done to a partition's log that can cost records, or change them: by a power loss, by the disk, or by the
+//! scenario's own hand. None of it ever becomes undone, but for sectors that can be read again.
+
+use std::collections::BTreeMap;
+
+use super::Content;
+
+/// What has been done to a log.
+#[derive(Clone, Debug, Default)]
+pub struct Harm {
+    /// The scenario or the disk has damaged it, or a hole that a power loss left had to stay in it.
+    hurt: bool,
+    /// The disk has lied about it, about its directory, or about what is noted of it: what it was told to keep may be gone.
+    lied: bool,
+    /// A sector of it cannot be read, or could not when the broker was started for the last time.
+    unreadable: bool,
+    /// A power loss came: offsets that nobody was promised may be holes.
+    shaken: bool,
+    /// A cut of it has failed: a request that was to be taken back may have left its beginning.
+    cut_failed: bool,
+    /// The scenario has left an index with entries of a segment that has no log, as if that had been taken away.
+    orphaned: bool,
+    /// Records that the scenario itself has written into it.
+    planted: BTreeMap<u64, Content>,
+}
+
+/// What happens to it.
+impl Harm {
+    /// The scenario has damaged it, or a hole in it had to stay.
+    pub fn hurt(&mut self) {
+        self.hurt = true;
+    }
+
+    /// The disk did not do what it said it did.
+    pub fn lied(&mut self) {
+        self.lied = true;
+    }
+
+    /// A sector of it cannot be read any more.
+    pub fn unreadable(&mut self) {
+        self.unreadable = true;
+    }
+
+    /// Every sector of it can be read again.
+    pub fn readable(&mut self) {
+        self.unreadable = false;
+    }
+
+    /// The lights went out.
+    pub fn shaken(&mut self) {
+        self.shaken = true;
+    }
+
+    /// It could not be cut. A hole that was to be cut off then stays.
+    pub fn cut_failed(&mut self) {
+        self.cut_failed = true;
+        self.hurt |= self.shaken;
+    }
+
+    /// An index speaks of a log that is not there.
+    pub fn orphaned(&mut self) {
+        self.orphaned = true;
+    }
+
+    /// The scenario has written a record into it.
+    pub fn planted(&mut self, offset: u64, content: Content) {
+        self.planted.insert(offset, content);
+    }
+}
+
+/// What that explains.
+impl Harm {
+    /// Records may contradict each other, or what they were is gone: then only a person can say what holds, and until then the
+    /// partition may take no writes.
+    pub fn at_odds(&self) -> bool {
+        self.lied || !self.planted.is_empty() || self.orphaned
+    }
+
+    /// It may hold something else than the broker has written, for good.
+    pub fn is_changed(&self) -> bool {
+        self.hurt || self.lied
+    }
+
+    /// What the disk was told to keep, it may not give back.
+    pub fn is_unreliable(&self) -> bool {
+        self.lied || self.unreadable
+    }
+
+    /// Something in it may be damaged, or look so.
+    pub fn may_be_damaged(&self) -> bool {
+        self.hurt || self.is_unreliable()
+    }
+
+    /// Records of it may be gone that nobody would miss without a reason.
+    pub fn explains_missing_records(&self) -> bool {
+        self.hurt || self.at_odds()
+    }
+
+    /// Whether it is damaged for good.
+    pub fn is_hurt(&self) -> bool {
+        self.hurt
+    }
+
+    /// Whether the disk has lied about it.
+    pub fn is_lied_about(&self) -> bool {
+        self.lied
+    }
+
+    /// Whether a sector of it could not be read at the last start, or cannot be now.
+    pub fn is_unreadable(&self) -> bool {
+        self.unreadable
+    }
+
+    /// Whether the lights ever went out over it.
+    pub fn is_shaken(&self) -> bool {
+        self.shaken
+    }
+
+    /// Whether a request that was to be taken back may have left its beginning.
+    pub fn may_keep_a_beginning(&self) -> bool {
+        self.cut_failed
+    }
+
+    /// Whether the scenario itself has written this there.
+    pub fn is_planted(&self, offset: u64, content: &Content) -> bool {
+        self.planted.get(&offset) == Some(content)
+    }
+}

@@ -1,0 +1,170 @@
+//! One partition, as far as clients know: what each offset names, and what may be wrong with its files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::durable::Durable;
+use super::failures::Failures;
+use super::harm::Harm;
+use super::indexes::Indexes;
+use super::last_seen::LastSeen;
+use super::{Content, RecordId};
+use crate::trace::{Millis, Mode};
+
+/// What an offset names.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The record.
+    pub id: RecordId,
+    /// Whether it was acknowledged (and not only read).
+    pub acknowledged: bool,
+    /// When it was acknowledged or first read.
+    pub at: Millis,
+    /// The durability mode at that time.
+    pub durability: Mode,
+    /// When the broker says it was appended, once a read has told.
+    pub timestamp: Option<u64>,
+    /// The sync that should have made it durable has failed.
+    pub doubtful: bool,
+    /// A power loss inside the loss window may have taken it.
+    pub at_risk: bool,
+    /// The scenario, or a lying disk, has destroyed it; a read may say so, and must not give other bytes.
+    pub damaged: bool,
+}
+
+impl Slot {
+    /// Whether it may be gone by now.
+    pub fn may_be_gone(&self) -> bool {
+        self.at_risk || self.damaged
+    }
+
+    /// Whether it has to be there as long as its partition is in order.
+    pub fn is_promised(&self) -> bool {
+        !(self.may_be_gone() || self.doubtful)
+    }
+
+    /// Whether it was promised to survive a power loss now: the table is in `p02_kept`.
+    fn survives(&self, is_synced: bool, slack: Millis, now: Millis) -> bool {
+        match self.durability {
+            Mode::Always => true,
+            Mode::Os => is_synced,
+            Mode::Interval(window) => {
+                is_synced || self.at.saturating_add(window).saturating_add(slack) <= now
+            }
+        }
+    }
+}
+
+/// One partition.
+#[derive(Clone, Debug, Default)]
+pub struct Partition {
+    /// What each offset names.
+    pub slots: BTreeMap<u64, Slot>,
+    /// How far its log is known to be durable.
+    pub durable: Durable,
+    /// What has been done to its log.
+    pub harm: Harm,
+    /// What has failed under it since the last start.
+    pub failures: Failures,
+    /// What its indexes prove.
+    pub indexes: Indexes,
+    /// What was found when all of it was last seen.
+    pub last_seen: LastSeen,
+}
+
+impl Partition {
+    /// The broker begins to start: what failed before is no excuse any more.
+    pub fn start_begins(&mut self) {
+        self.failures.forget();
+        self.indexes.forget_failures();
+    }
+
+    /// The disk has lied about its log.
+    pub fn lied(&mut self) {
+        self.harm.lied();
+        self.last_seen.disturb();
+    }
+
+    /// A sector of its log cannot be read any more.
+    pub fn unreadable(&mut self) {
+        self.harm.unreadable();
+        self.last_seen.disturb();
+    }
+
+    /// The scenario has changed its log: of these offsets, the records are no longer what they were; and these are new.
+    pub fn touched(&mut self, is_damaged: impl Fn(u64) -> bool, planted: BTreeMap<u64, Content>) {
+        self.harm.hurt();
+        self.last_seen.disturb();
+        for (&offset, slot) in &mut self.slots {
+            slot.damaged |= is_damaged(offset);
+        }
+        planted.into_iter().for_each(|(offset, content)| self.harm.planted(offset, content));
+    }
+
+    /// The lights went out: what was not promised to survive that may be gone. `slack`: how much longer than the interval a
+    /// sync may take to come. `lying`: whether syncs may be lies.
+    pub fn lost_power(&mut self, slack: Millis, lying: bool, now: Millis) {
+        self.harm.shaken();
+        self.last_seen.disturb();
+        let unreliable = lying || self.harm.is_lied_about();
+        for (&offset, slot) in &mut self.slots {
+            let is_synced = self.durable.covers(offset);
+            let in_doubt = slot.doubtful && !is_synced;
+            slot.at_risk |= unreliable || in_doubt || !slot.survives(is_synced, slack, now);
+        }
+    }
+
+    /// A sync of its log has failed at this entry of the trace: what it should have made durable may be gone after a power loss.
+    /// Also what was called by then, and whose answer comes later: see [`Durable::was_written_before_a_failure`].
+    pub fn sync_failed(&mut self, entry: usize) {
+        self.durable.sync_failed(entry);
+        for (_, slot) in self.slots.range_mut(self.durable.end()..) {
+            slot.doubtful |= slot.durability != Mode::Always;
+        }
+    }
+
+    /// A clean stop has synced it. One that takes no writes is left as it is: what kept it from being opened may keep it from
+    /// being synced.
+    pub fn stopped(&mut self) {
+        if !self.failures.may_stop_writes() {
+            self.durable.stopped(self.slots.last_key_value().map_or(0, |(offset, _)| offset + 1));
+        }
+    }
+
+    /// Whether a failed sync leaves it open if this record is durable: what came after that has synced it since, or not.
+    pub fn doubts(&self, offset: u64, slot: &Slot) -> bool {
+        slot.doubtful && !self.durable.covers(offset)
+    }
+
+    /// Whether the disk may fail under it: it has since the last start, and not only for want of room, or has a sector that
+    /// cannot be read.
+    pub fn may_fail(&self) -> bool {
+        self.harm.is_unreadable() || self.failures.allow_a_fence()
+    }
+
+    /// Whether it may hide the end of its log until the next start, having been fenced because that could not be read or synced.
+    pub fn may_hide_its_end(&self) -> bool {
+        self.failures.left_it_fenced() && self.may_fail()
+    }
+
+    /// The log ends at `end` now: what was promised beyond it is no longer.
+    pub fn ends_at(&mut self, end: u64) {
+        self.durable.ends_at(end);
+        self.last_seen.ends_at(end);
+    }
+
+    /// All of it was seen after this start, up to `end`, but for what could not be read. Where the disk has failed, or lied, a
+    /// start may hide what it could not read or sync until the next one.
+    pub fn seen(&mut self, start: u32, end: u64, unread: BTreeSet<u64>) {
+        if !self.harm.is_lied_about() && !self.failures.allow_a_fence() {
+            self.last_seen.seen(start, end, unread);
+        }
+    }
+
+    /// Another record was found at `offset`, whose old one a crash may have taken: it has taken all behind it too. Gives
+    /// the records that are gone.
+    pub fn replaced_from(&mut self, offset: u64) -> Vec<RecordId> {
+        self.ends_at(offset);
+        let gone: Vec<u64> = self.slots.range(offset..).filter(|(_, s)| s.at_risk).map(|(o, _)| *o).collect();
+        gone.iter().filter_map(|o| self.slots.remove(o)).map(|slot| slot.id).collect()
+    }
+}

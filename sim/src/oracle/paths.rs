@@ -1,0 +1,95 @@
+//! What the names of the broker's files say. A log and its indexes lie in `topic/partition/`, and the marks of the session beside
+//! the topics.
+
+/// Lies there while the broker is known to have stopped cleanly.
+const CLEAN: &str = "clean";
+
+/// Marks at the top: which session runs, and how the last one ended.
+const MARKS: [&str; 3] = ["running", CLEAN, "was-clean"];
+
+/// In a partition's directory: how far its log is known to be synced.
+const SYNCED: &str = "synced";
+
+/// In a topic's directory: its settings.
+const TOPIC: &str = "topic";
+
+/// Where a file lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPartition<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The partition's number.
+    pub partition: u32,
+    /// The name of the file; empty for the directory itself.
+    pub file: &'a str,
+}
+
+impl<'a> InPartition<'a> {
+    /// Of a path in a partition, or of its directory.
+    pub fn of(path: &'a str) -> Option<Self> {
+        let (topic, rest) = path.split_once('/')?;
+        let (partition, file) = rest.split_once('/').unwrap_or((rest, ""));
+        Some(Self { topic, partition: partition.parse().ok()?, file })
+    }
+
+    /// Whether it is one of the indexes, or one in the making.
+    pub fn is_index(self) -> bool {
+        self.file.contains("index")
+    }
+
+    /// Whether it is the log of a segment.
+    pub fn is_log(self) -> bool {
+        is_log(self.file)
+    }
+
+    /// Whether it holds what was behind a hole, and was set aside.
+    pub fn is_set_aside(self) -> bool {
+        self.file.contains(".aside-")
+    }
+}
+
+/// Whether it is the log of a segment.
+pub fn is_log(path: &str) -> bool {
+    path.ends_with(".log")
+}
+
+/// Whether it says that the broker has stopped cleanly.
+pub fn is_mark_of_a_clean_stop(path: &str) -> bool {
+    path == CLEAN
+}
+
+/// Whether it says which session runs, how the last one ended, or how far that is known to have synced: what differs from one
+/// start to the next on the same files.
+pub fn is_of_the_session(path: &str) -> bool {
+    MARKS.contains(&path) || name(path) == SYNCED
+}
+
+/// The broker's own bookkeeping: what it holds is nobody's business, and may change.
+pub fn is_bookkeeping(path: &str) -> bool {
+    is_of_the_session(path) || name(path) == TOPIC
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_lie_at_the_top_and_records_of_syncs_in_partitions() {
+        assert!(["running", "clean", "was-clean", "orders/0/synced"].into_iter().all(is_of_the_session));
+        assert!(!["topic", "orders/0/clean", "clean/topic"].into_iter().any(is_of_the_session));
+        assert!(is_bookkeeping("orders/topic") && !is_bookkeeping("orders/0/00000000000000000000.log"));
+    }
+
+    #[test]
+    fn a_path_tells_the_partition_that_it_lies_in() {
+        let (topic, partition) = ("orders", 3);
+        let of = InPartition::of;
+        assert_eq!(of("orders/3/a.log"), Some(InPartition { topic, partition, file: "a.log" }));
+        assert_eq!(of("orders/3"), Some(InPartition { topic, partition, file: "" }));
+        assert_eq!((of("orders/topic"), of("clean")), (None, None));
+    }
+}

@@ -1,0 +1,102 @@
+//! What becomes of the run beside it: a crash at any point, and a broker that is started on what that leaves. A crash point is
+//! judged on a clone of the walk, which then goes on by itself.
+
+use std::sync::Arc;
+
+use super::Walk;
+use crate::oracle::look::{Look, name};
+use crate::oracle::model::{Partition, Topic};
+use crate::oracle::{Promise, p03_never_wrong, p08_idempotent};
+use crate::trace::{Again, Answer, CrashKind, Image, Millis, Moment, Recovered};
+
+/// What a start of the broker has come to that is no part of the run.
+#[derive(Clone, Copy)]
+pub(crate) struct StartBeside<'a> {
+    /// Whether it took the last stop for clean.
+    pub(crate) clean: bool,
+    /// Whether the device could fail it.
+    pub(crate) failing: bool,
+    /// What it said, by topic and partition.
+    pub(crate) said: &'a [Recovered],
+    /// What was found in it.
+    pub(crate) look: &'a Look,
+}
+
+impl Walk {
+    /// The process dies, or the machine: whoever waits for an answer gets none.
+    pub(crate) fn goes_down(&mut self, kind: CrashKind, at: Millis) {
+        self.given_up();
+        self.obstacles.changed();
+        let why = if kind == CrashKind::Power { "power loss" } else { "crash" };
+        for id in self.calls.keys().copied().collect::<Vec<_>>() {
+            let answer = Answer::Lost { why: why.into(), sent: true, told: false };
+            self.answer(id, &answer, at);
+        }
+        self.look = None;
+        self.crash(kind, at);
+    }
+
+    /// A broker that was started on what is left, beside the run.
+    pub(crate) fn started_beside(&mut self, start: &StartBeside<'_>, at: Millis) {
+        self.model.starts += 1;
+        self.came_up(start.clean, start.said);
+        for said in start.said {
+            let known = self.model.partition(&said.topic, said.partition);
+            let is_harmed =
+                |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
+            let is_harmed = known.is_some_and(is_harmed);
+            self.recovered(said, start.failing);
+            if let Some(why) = said.fenced.as_ref().filter(|_| !start.failing && !is_harmed) {
+                let what = name(&said.topic, said.partition);
+                let expected = ("the partition takes writes after a restart", why.as_str());
+                self.findings.broke(Promise::Live, "fenced", what, expected, &[]);
+            }
+        }
+        let look = start.look;
+        for ((topic, partition), found) in &look.partitions {
+            let unheard_of = !self.model.topics.contains_key(topic) && !self.raw;
+            if unheard_of && !self.model.lying && self.disk_errors.struck() == 0 {
+                let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
+                self.findings.broke(Promise::RefusedAbsent, "topic back", topic.as_ref(), expected, &[]);
+            }
+            for seen in found.records.values() {
+                p03_never_wrong::read(&mut self.findings, &mut self.model, topic, *partition, seen, at);
+            }
+        }
+        if let Some(image) = &look.image {
+            self.image(Moment::Recovered, image);
+        }
+        self.looked(look);
+    }
+
+    /// The files that the next start finds.
+    pub(crate) fn down(&mut self, image: Arc<Image>) {
+        self.down = Some(image);
+    }
+
+    /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told
+    /// of yet.
+    pub(crate) fn disturbed(&mut self, found_clean: bool) {
+        self.last_stop.start_was_disturbed();
+        self.model.marked |= found_clean;
+    }
+
+    /// Another way to recover the same files must come to the same.
+    pub(crate) fn again(&mut self, how: Again, once: &Image, other: Result<&Image, &str>) {
+        p08_idempotent::again(&mut self.findings, &self.model, how, once, other);
+    }
+
+    /// Whether records of this partition, `topic/number`, can contradict each other: the disk has lied about it, or somebody has
+    /// written into it.
+    pub(crate) fn has_at_odds(&self, partition: &str) -> bool {
+        let (topic, number) = partition.rsplit_once('/').unwrap_or((partition, ""));
+        let known = number.parse().ok().and_then(|number| self.model.partition(topic, number));
+        self.model.lying || known.is_some_and(|known| known.harm.at_odds())
+    }
+
+    /// Topics that clients know of, with their partitions.
+    pub(crate) fn topics(&self) -> Vec<(Arc<str>, u32)> {
+        let count = |topic: &Topic| u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX);
+        self.model.topics.iter().map(|(name, topic)| (name.clone(), count(topic))).collect()
+    }
+}

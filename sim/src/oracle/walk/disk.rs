@@ -1,0 +1,220 @@
+//! What the disk does, and fails to do.
+
+use faults::{Errno, Op};
+
+use super::Walk;
+use crate::oracle::decode;
+use crate::oracle::model::Partition;
+use crate::oracle::paths::{self, InPartition};
+use crate::oracle::retained;
+use crate::trace::{DiskOp, Event};
+
+/// Whether a disk operation can change what has to be found after a crash. Most of what the disk does tells nobody anything: it
+/// does what it is asked to.
+fn tells(op: &DiskOp) -> bool {
+    let of_a_mark = match op.op {
+        Op::Open => paths::is_log(&op.path),
+        Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
+        _ => false,
+    };
+    op.fault.is_some() || op.lies || op.result.is_err() || of_a_mark
+}
+
+/// An error, and what it may leave behind.
+struct Failure<'a> {
+    op: &'a DiskOp,
+    errno: Errno,
+    /// Whether something has failed at all: that somebody else holds the lock is what a lock is for, and to find nothing is an
+    /// answer.
+    counts: bool,
+    /// Whether a fault is behind it.
+    by_fault: bool,
+    /// Whether it may leave something broken behind, so that a fence is legal.
+    breaks: bool,
+}
+
+impl<'a> Failure<'a> {
+    fn of(op: &'a DiskOp) -> Option<Self> {
+        let errno = op.result.err()?;
+        let is_taken = op.op == Op::Lock && errno == Errno::EAGAIN;
+        let by_fault = op.fault.is_some();
+        // A sync that is interrupted again and again has failed in the end.
+        let is_passing = is_passing(errno) && !matches!(op.op, Op::Sync | Op::SyncDir);
+        let (counts, breaks) = (!is_taken && errno != Errno::ENOENT, by_fault && !is_passing);
+        Some(Self { op, errno, counts, by_fault, breaks })
+    }
+
+    /// What it says of the partition that it has come to. `entry`: of the trace.
+    fn strikes(&self, known: &mut Partition, path: InPartition<'_>, entry: usize) {
+        known.last_seen.disturb();
+        if self.counts {
+            known.failures.failed();
+        }
+        let is_unread = self.counts && known.harm.is_unreadable() && !path.is_index();
+        if self.breaks || is_unread {
+            known.failures.may_fence();
+        }
+        if path.is_index() {
+            known.indexes.failed(path.file, self.errno);
+        }
+        // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
+        if path.is_set_aside() && self.counts {
+            known.harm.hurt();
+        }
+        if path.is_log() && self.by_fault {
+            match self.op.op {
+                Op::Sync => known.sync_failed(entry),
+                Op::SetLen => known.harm.cut_failed(),
+                _ => {}
+            }
+        }
+    }
+
+    /// What it says of any partition, where it has come to a directory above them.
+    fn strikes_above(&self, known: &mut Partition) {
+        if self.counts {
+            known.failures.failed();
+        }
+        if self.breaks {
+            known.failures.may_fence();
+            known.last_seen.disturb();
+        }
+    }
+}
+
+/// An error that leaves nothing broken behind.
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EINTR)
+}
+
+impl Walk {
+    /// A call that a signal has interrupted is made again at once: only where it is not has it failed. Gives whether that can change
+    /// what has to be found after a crash.
+    pub(super) fn disk(&mut self, op: &DiskOp) -> bool {
+        let is_retried = matches!(op.op, Op::Sync | Op::SyncDir | Op::SetLen);
+        if is_retried && op.result == Err(Errno::EINTR) {
+            self.interrupted = Some(op.clone());
+        } else {
+            self.done(op);
+        }
+        tells(op)
+    }
+
+    /// An event that is not the same call once more tells that there was none. Gives whether a call had been interrupted.
+    pub(super) fn interruption(&mut self, event: &Event) -> bool {
+        let Some(before) = &self.interrupted else { return false };
+        if matches!(event, Event::Disk(op) if op.op == before.op && op.path == before.path) {
+            self.interrupted = None;
+        }
+        self.given_up();
+        true
+    }
+
+    /// What was interrupted is not made again.
+    pub(super) fn given_up(&mut self) {
+        if let Some(interrupted) = self.interrupted.take() {
+            self.done(&interrupted);
+        }
+    }
+
+    /// The disk has done something, or has failed to.
+    fn done(&mut self, op: &DiskOp) {
+        let path = InPartition::of(&op.path);
+        if tells(op) {
+            self.told(op, path);
+        }
+        match (path, op.result) {
+            (Some(path), Ok(done)) if path.is_log() => self.log_changed(op, done, path),
+            (None, Ok(_)) if op.op == Op::Rename => self.logs.renamed(&op.path),
+            _ => {}
+        }
+    }
+
+    /// The same, where it can change what has to be found after a crash.
+    fn told(&mut self, op: &DiskOp, path: Option<InPartition<'_>>) {
+        let failure = Failure::of(op);
+        let fails = failure.as_ref().is_some_and(|failure| failure.counts);
+        if op.fault.is_some() {
+            self.disk_errors.strikes();
+            if failure.is_none() {
+                self.obstacles.changed(); // it may have taken its time
+            }
+        }
+        if fails {
+            self.disk_errors.fails();
+        }
+        self.last_stop.disk(op, fails);
+        if op.lies {
+            self.lied(&op.path);
+        }
+        let entry = self.findings.entry;
+        match (path, failure) {
+            (Some(path), Some(failure)) => {
+                let known = self.model.partition_mut(path.topic, path.partition);
+                known.into_iter().for_each(|known| failure.strikes(known, path, entry));
+            }
+            (None, Some(failure)) => {
+                self.model.all_mut().for_each(|known| failure.strikes_above(known));
+            }
+            (Some(path), None) if op.op == Op::Open && path.is_log() => {
+                let base = decode::base_offset(path.file.trim_end_matches(".log"));
+                let known = self.model.partition_mut(path.topic, path.partition);
+                known.zip(base).into_iter().for_each(|(known, base)| known.durable.segment_opened(base));
+            }
+            (_, None) => {}
+        }
+    }
+
+    /// Keeps account of how long each log is, and of those that go.
+    fn log_changed(&mut self, op: &DiskOp, done: u64, path: InPartition<'_>) {
+        match op.op {
+            Op::Write => self.logs.written(&op.path, op.position + done),
+            Op::SetLen => self.logs.resized(&op.path, op.len),
+            Op::Remove => {
+                let is_leaving = self.topic_changes.is_leaving(path.topic);
+                if self.logs.holds_any(&op.path) && self.obstacles.serves() && !is_leaving {
+                    let of = (path.topic, path.partition);
+                    retained::removes(&mut self.findings, &self.model, &self.logs, of);
+                }
+                self.logs.removed(&op.path);
+            }
+            _ => {}
+        }
+    }
+
+    /// The disk did not do what it said it did.
+    fn lied(&mut self, path: &str) {
+        match InPartition::of(path) {
+            // What an index says, the log says too: that it is wrong excuses no answer, and no loss.
+            Some(of) if of.is_index() => {
+                let starts = self.model.starts;
+                let known = self.model.partition_mut(of.topic, of.partition);
+                known.into_iter().for_each(|known| known.indexes.tamper(path, starts));
+            }
+            Some(of) => {
+                self.disk_errors.lies();
+                let known = self.model.partition_mut(of.topic, of.partition);
+                known.into_iter().for_each(Partition::lied);
+            }
+            None => {
+                self.disk_errors.lies();
+                self.model.all_mut().for_each(Partition::lied);
+            }
+        }
+    }
+
+    /// A sector of a file cannot be read. The bytes are still what they were: they can be read again when the disk is well.
+    pub(super) fn unreadable(&mut self, path: &str) {
+        match InPartition::of(path) {
+            // A start builds it anew from the log.
+            Some(of) if of.is_index() => {}
+            Some(of) if of.is_log() => {
+                if let Some(known) = self.model.partition_mut(of.topic, of.partition) {
+                    known.unreadable();
+                    self.model.readable = false;
+                }
+            }
+            _ => self.lied(path),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What files hold at the moments that matter: before and after the scenario's own hand, and when a start has come to its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Walk;
+use crate::oracle::decode::{self, Piece};
+use crate::oracle::model::{Content, Partition};
+use crate::oracle::p04_refused_absent;
+use crate::oracle::p06_derived::{self, Complete};
+use crate::oracle::paths::is_log;
+use crate::oracle::retained::Logs;
+use crate::trace::{Image, Moment};
+
+impl Walk {
+    pub(super) fn image(&mut self, moment: Moment, image: &Arc<Image>) {
+        match moment {
+            Moment::Untouched => self.untouched = Some(image.clone()),
+            Moment::Touched => {
+                self.last_stop.touched();
+                self.obstacles.changed();
+                if let Some(before) = self.untouched.take() {
+                    self.touched(&before, image);
+                }
+            }
+            Moment::Recovered => {
+                self.logs = Logs::of(image);
+                p04_refused_absent::deleted(&mut self.findings, &self.model, image);
+                self.indexes(image, Complete::Exactly);
+            }
+            Moment::Check => {
+                if let Some(look) = &mut self.look {
+                    look.image = Some(image.clone());
+                }
+                self.indexes(image, Complete::MayLag);
+            }
+            Moment::Down => self.down(image.clone()),
+        }
+    }
+
+    fn indexes(&mut self, image: &Image, complete: Complete) {
+        for (topic, known) in &self.model.topics {
+            for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {
+                p06_derived::files(&mut self.findings, &self.model, topic, partition, image, complete);
+            }
+        }
+    }
+
+    /// The scenario has changed files: what it destroyed may be gone, and what it wrote may be read.
+    fn touched(&mut self, before: &Image, after: &Image) {
+        let starts = self.model.starts;
+        for (topic, known) in &mut self.model.topics {
+            for (number, partition) in (0..).zip(&mut known.partitions) {
+                touched((topic, number), partition, (before, after), starts);
+            }
+        }
+    }
+}
+
+/// All good records of a partition's files, by offset.
+fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
+    let mut good = BTreeMap::new();
+    for segment in decode::segments(image, topic, partition) {
+        for piece in decode::log(segment.log, segment.base) {
+            if let Piece::Record(r) = piece {
+                let content = (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
+                good.entry(r.offset).or_insert(content);
+            }
+        }
+    }
+    good
+}
+
+fn touched(
+    (topic, number): (&str, u32),
+    partition: &mut Partition,
+    (before, after): (&Image, &Image),
+    starts: u32,
+) {
+    let dir = format!("{topic}/{number}/");
+    let files = |image: &Image| -> BTreeMap<Arc<str>, Arc<[u8]>> {
+        let inside = image.0.iter().filter(|f| f.path.starts_with(&dir));
+        inside.map(|f| (f.path.clone(), f.bytes.clone())).collect()
+    };
+    let (old, new) = (files(before), files(after));
+    let names: BTreeSet<&Arc<str>> = old.keys().chain(new.keys()).collect();
+    let changed: Vec<&&Arc<str>> = names.iter().filter(|name| old.get(**name) != new.get(**name)).collect();
+    if changed.is_empty() {
+        return;
+    }
+    for path in &changed {
+        if let Some((stem, _)) = path.rsplit_once('.') {
+            let is_index = path.ends_with("index") && new.get(**path).is_some_and(|bytes| !bytes.is_empty());
+            if is_index && !new.contains_key(&*format!("{stem}.log")) {
+                partition.harm.orphaned();
+            }
+        }
+        partition.indexes.tamper(path, starts);
+    }
+    if changed.iter().any(|path| is_log(path)) {
+        let (old, new) = (good(before, topic, number), good(after, topic, number));
+        let is_damaged = |offset| old.get(&offset) != new.get(&offset);
+        let planted = new.iter().filter(|(offset, _)| is_damaged(**offset));
+        let planted = planted.map(|(offset, content)| (*offset, content.clone())).collect();
+        partition.touched(is_damaged, planted);
+    }
+}

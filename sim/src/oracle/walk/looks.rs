@@ -1,0 +1,81 @@
+//! What a look at a running broker has found, taken together.
+
+use std::sync::Arc;
+
+use super::Walk;
+use crate::oracle::look::{Look, PartitionLook};
+use crate::oracle::model::Topic;
+use crate::oracle::{Promise, p01_dense, p02_kept, p04_refused_absent, p07_time, p09_damage};
+
+impl Walk {
+    /// One consistent look at a running broker has come to its end.
+    pub(super) fn looked(&mut self, look: &Look) {
+        self.succeeded(look);
+        for ((topic, number), found) in &look.partitions {
+            let certain = self.model.topics.get(topic).is_some_and(|t| !t.uncertain);
+            if found.unknown {
+                // A topic that has taken the place of another may have fewer partitions.
+                if certain && self.model.partition(topic, *number).is_none() {
+                    continue;
+                }
+                if certain && !found.disturbed && !self.model.lying {
+                    let said = ("the topic is there", "the broker does not know it");
+                    self.findings.broke(Promise::Kept, "topic lost", topic.as_ref(), said, &[]);
+                } else if !certain || self.model.lying {
+                    self.model.topics.remove(topic);
+                }
+                continue;
+            }
+            // Where nobody answered, nobody knows whether it is there.
+            if let Some(topic) =
+                self.model.topics.get_mut(topic).filter(|_| found.answered || !found.disturbed)
+            {
+                topic.uncertain = false;
+            }
+            let f = &mut self.findings;
+            p01_dense::look(f, &self.model, topic, *number, found);
+            p01_dense::files(f, &self.model, topic, *number, look);
+            p02_kept::look(f, &mut self.model, topic, *number, found);
+            p07_time::look(f, topic, *number, found);
+            p09_damage::look(f, topic, *number, found);
+        }
+        p04_refused_absent::look(&mut self.findings, &mut self.model);
+        self.seen(look);
+    }
+
+    /// Where both a deletion and the creation after it went unanswered, an empty topic is the new one.
+    fn succeeded(&mut self, look: &Look) {
+        let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
+        for name in names {
+            let Some(known) = self.model.topics.get_mut(&name) else { continue };
+            let Some((partitions, own)) = known.successor else { continue };
+            let of_topic = look.partitions.iter().filter(|((topic, _), _)| *topic == name);
+            let there: Vec<&PartitionLook> =
+                of_topic.map(|(_, found)| found).filter(|p| !p.unknown).collect();
+            if there.is_empty() {
+                continue;
+            }
+            known.successor = None;
+            let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
+            if is_new {
+                let born = self.findings.entry;
+                self.model.appears(&name, Topic::new(born, partitions, own, false), born);
+                self.routing.forget(&name);
+            }
+        }
+    }
+
+    /// What of a request that is over was not there now will never be.
+    fn seen(&mut self, look: &Look) {
+        if self.model.lying || self.model.under_way > 0 {
+            return;
+        }
+        let start = self.model.starts;
+        for ((topic, number), found) in &look.partitions {
+            let Some(known) = self.model.partition_mut(topic, *number) else { continue };
+            if found.ranged && !found.disturbed && !found.hides {
+                known.seen(start, found.end, found.unread());
+            }
+        }
+    }
+}

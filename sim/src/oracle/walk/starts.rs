@@ -1,0 +1,116 @@
+//! The broker starts, and goes down: what a start says of the stop before it, and of the files that it found.
+
+use super::Walk;
+use crate::oracle::look::name;
+use crate::oracle::model::Partition;
+use crate::oracle::{Promise, p09_damage, whole_records};
+use crate::trace::{CrashKind, Millis, Mode, Recovered, Starting};
+
+impl Walk {
+    /// The broker has come up, and serves.
+    pub(super) fn started(&mut self, clean: bool, said: &[Recovered]) {
+        self.obstacles.started();
+        self.came_up(clean, said);
+        self.last_stop.started();
+        self.model.marked = false;
+        let failed = self.disk_errors.struck_since_start() || self.last_stop.is_read_only();
+        for said in said {
+            let known = self.model.partition(&said.topic, said.partition);
+            let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
+            self.recovered(said, may_fence);
+            if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+                known.last_seen.named(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
+            }
+        }
+        // A start that can read all leaves nothing of one before it that could not.
+        if self.model.readable {
+            self.model.all_mut().for_each(|known| known.harm.readable());
+        }
+    }
+
+    /// What a start says it found, beside what lay there.
+    fn kept_whole(&mut self, said: &[Recovered]) {
+        let Some(before) = self.down.take() else { return };
+        said.iter().for_each(|said| whole_records::started(&mut self.findings, &self.model, &before, said));
+    }
+
+    /// A start that came to its end: what it says of the stop before it, and of the files that it found.
+    pub(super) fn came_up(&mut self, clean: bool, said: &[Recovered]) {
+        self.model.down_since = None;
+        self.after_a_stop(clean, said);
+        self.kept_whole(said);
+    }
+
+    /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
+    pub(super) fn recovered(&mut self, said: &Recovered, may_fence: bool) {
+        p09_damage::started(&mut self.findings, &self.model, said);
+        let (starts, mended) = (self.model.starts, self.model.readable);
+        if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+            let readable = !known.harm.is_unreadable() || mended;
+            for file in said.rebuilt.iter().filter(|_| readable) {
+                known.indexes.rebuilt(&format!("{}/{}/{file}", said.topic, said.partition), starts);
+            }
+            known.failures.started(said.fenced.is_some(), may_fence);
+        }
+    }
+
+    /// What a clean stop left in order is found in order: the stop is known, and no index has to be built anew.
+    fn after_a_stop(&mut self, clean: bool, said: &[Recovered]) {
+        let was_struck = self.disk_errors.struck() > 0 || self.model.lying;
+        if !self.last_stop.left_order() || was_struck || self.model.index_interval.is_none() {
+            return;
+        }
+        if !clean {
+            let expected = ("the last stop is known to have been clean", "it is not");
+            self.findings.broke(Promise::Damage, "clean stop forgotten", "the broker", expected, &[]);
+        }
+        for said in said {
+            let in_order =
+                self.model.partition(&said.topic, said.partition).is_some_and(|p| !p.harm.is_changed());
+            if in_order && !said.rebuilt.is_empty() {
+                let found = format!("built anew: {}", said.rebuilt.join(", "));
+                let expected = ("the indexes are there after a clean stop", found.as_str());
+                let what = name(&said.topic, said.partition);
+                self.findings.broke(Promise::Derived, "rebuilt after a clean stop", what, expected, &[]);
+            }
+        }
+    }
+
+    /// The broker begins to start.
+    pub(super) fn starting(&mut self, starting: &Starting) {
+        self.obstacles.starting(starting);
+        self.disk_errors.start_begins();
+        self.last_stop.start_begins();
+        let model = &mut self.model;
+        let same = self.connections_max == 0 || model.index_interval == Some(starting.index_interval);
+        model.index_interval = same.then_some(starting.index_interval);
+        model.durability = starting.durability;
+        model.was_always |= starting.durability == Mode::Always;
+        model.retention = starting.retention;
+        model.slack_ms = starting.sync_slack_ms;
+        model.lying |= starting.lying;
+        model.starts += 1;
+        self.connections_max = starting.connections_max;
+        for topic in model.topics.values_mut() {
+            topic.retention |= starting.retention.any();
+            topic.partitions.iter_mut().for_each(Partition::start_begins);
+        }
+        self.routing.restarted();
+    }
+
+    /// The broker is gone.
+    pub(super) fn crash(&mut self, kind: CrashKind, now: Millis) {
+        self.obstacles.down(now);
+        self.down = None; // what a start has found that did not come to its end
+        self.last_stop.went_down(kind, self.model.all().any(|known| known.indexes.are_cramped()));
+        self.model.marked |= kind == CrashKind::Stop;
+        match kind {
+            // A stop on a disk that cannot be written syncs nothing.
+            CrashKind::Stop if !self.last_stop.is_read_only() => self.model.stopped(),
+            CrashKind::Stop => self.model.crash(false, now),
+            CrashKind::Process | CrashKind::FailedStop => self.model.crash(false, now),
+            CrashKind::Power => self.model.crash(true, now),
+        }
+        self.routing.restarted();
+    }
+}
