@@ -15,7 +15,7 @@ use super::plan::Node;
 use super::races::{Open, TIMING};
 use super::raw::RawConnections;
 use super::stage::{Job, Stage};
-use super::{files, look, requests, say, surgery};
+use super::{files, look, pipe, requests, say, surgery};
 use crate::scenario::{Expect, Keep, Start, StartExpect, Step};
 use crate::trace::{Answer, Event, Request, World};
 use crate::world::clock::WorldClock;
@@ -85,7 +85,7 @@ impl Actor {
         let crashes = self.stage.crashes();
         let id = self.stage.call(&self.name, request.clone(), false);
         let answer = ask::ask(&self.client, &request).await;
-        requests::remember(&self.stage, &request, &answer);
+        pipe::remember(&self.stage, &request, &answer);
         self.stage.recorder.add(Event::Answer { id, answer: answer.clone() });
         let crash = (self.stage.crashes() != crashes).then(|| self.stage.last_crash().to_string());
         (answer, crash)

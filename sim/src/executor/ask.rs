@@ -215,3 +215,8 @@ fn seen(record: broker::record::Record) -> Seen {
 pub(super) fn name(topic: &str) -> Arc<str> {
     topic.into()
 }
+
+/// A duration as the trace keeps it.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::look;
-use super::requests::Pipe;
+use super::pipe::Pipe;
 use super::stage::Stage;
 use crate::trace::{Answer, Event, Placed, Request, Sent};
 use crate::world::host::{Host, State};

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::requests::{Pipe, back_to_back};
+use super::pipe::{Pipe, back_to_back};
 use super::stage::Stage;
 use crate::scenario::request::Code;
 use crate::trace::{Answer, At, Event, Moment, Request};

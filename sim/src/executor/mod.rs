@@ -10,7 +10,9 @@
 //! | [`plan`] | the steps, numbered |
 //! | `stage` | what clients share: the host, armed faults, commands to the loop |
 //! | `actor` | a client: step after step |
-//! | `requests`, `ask` | steps that are requests; one call, asked, answered, written down |
+//! | `requests`, `reads` | steps that are requests: what they ask; those that read |
+//! | `came` | what came of them, and whether it had to |
+//! | `ask`, `pipe` | one call, asked, answered, written down; many at once on one connection |
 //! | `raw` | raw connections |
 //! | `surgery`, `files` | files changed behind the broker's back; files for people |
 //! | `look`, `ending` | the oracle's questions; how a run ends |
@@ -20,13 +22,16 @@
 
 mod actor;
 mod ask;
+mod came;
 mod ending;
 mod files;
 mod look;
 pub(crate) mod panics;
+mod pipe;
 pub mod plan;
 mod races;
 mod raw;
+mod reads;
 mod requests;
 mod say;
 mod stage;

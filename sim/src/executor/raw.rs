@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::actor::Actor;
 use super::plan::Node;
 use super::races::TIMING;
-use super::{ask, requests};
+use super::{ask, pipe};
 use crate::scenario::syntax::code_name;
 use crate::scenario::{Expect, Receive, ReceiveExpect, Send, SendLength, Step};
 use crate::trace::{Answer, Event, Request, Sent};
@@ -117,7 +117,7 @@ fn note(actor: &Actor, bytes: &[u8], body: &[u8]) {
     }
     let id = stage.call(&actor.name, request.clone(), false);
     let answer = Answer::Lost { why: "sent raw".into(), sent: true, told: false };
-    requests::remember(stage, &request, &answer);
+    pipe::remember(stage, &request, &answer);
     stage.recorder.add(Event::Answer { id, answer });
 }
 
