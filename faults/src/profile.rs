@@ -37,7 +37,7 @@ impl Profile {
     }
 
     /// Its name, as [`FromStr`] reads it.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Profile::Strict => "strict",
             Profile::Ordered => "ordered",

@@ -14,7 +14,7 @@ use broker::settings::TopicSettings;
 use broker::units::{Offset, Timestamp};
 use broker::wire::proto::{self, list_offsets_request, request, response};
 
-use crate::trace::{Answer, At, Placed, Request, Seen, Sent};
+use crate::trace::{Answer, At, Pace, Placed, Request, Seen, Sent};
 use crate::world::net::{PORT, WorldConnector, WorldStream};
 use crate::world::observe::with_relative_paths;
 
@@ -34,7 +34,7 @@ pub(super) fn timeout_of(given: Option<Duration>) -> Duration {
 /// How long a client waits: short, since simulated time is what a run costs.
 pub(super) fn options(timeout: Option<Duration>) -> Options {
     Options {
-        connect_timeout: Duration::from_millis(500),
+        connect_timeout: Duration::from_millis(Pace::CONNECT),
         request_timeout: timeout_of(timeout),
         backoff_min: Duration::from_millis(2),
         backoff_max: Duration::from_millis(50),

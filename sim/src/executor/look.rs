@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use super::pipe::{Pipe, back_to_back};
 use super::stage::Stage;
+use crate::oracle::look::HOLES_MAX;
 use crate::scenario::request::Code;
 use crate::trace::{Answer, At, Event, Moment, Request};
 use crate::world::host::State;
 
 /// At most so many times are asked about in each partition.
 const TIMES: usize = 8;
-/// Behind so many offsets that cannot be read, holes are no longer walked through offset by offset.
-const HOLES: u64 = 1000;
 const MAX_BYTES: u32 = 1 << 20;
 
 type Place = (Arc<str>, u32);
@@ -126,7 +125,7 @@ impl Progress {
                 self.failed |= *start < self.next;
                 self.next = *start;
             }
-            Answer::Refused { code: Code::OffsetOutOfRange, .. } if self.holes < HOLES => {
+            Answer::Refused { code: Code::OffsetOutOfRange, .. } if self.holes < HOLES_MAX => {
                 self.holes += 1;
                 self.overtaken = true;
             }
@@ -140,7 +139,7 @@ impl Progress {
         let behind = named.filter(|next| *next > self.next);
         self.holes += 1;
         match behind {
-            _ if self.holes <= HOLES && code != Code::OffsetOutOfRange => self.next += 1,
+            _ if self.holes <= HOLES_MAX && code != Code::OffsetOutOfRange => self.next += 1,
             Some(next) => self.next = next,
             None => (self.failed, self.gave_up) = (true, true),
         }

@@ -15,15 +15,13 @@ use broker::units::{Offset, Timestamp};
 use faults::{Disk, History};
 
 use crate::oracle::Broken;
-use crate::oracle::look::{Look, PartitionLook};
+use crate::oracle::look::{HOLES_MAX, Look, PartitionLook};
 use crate::oracle::walk::StartBeside;
 use crate::place::Place;
 use crate::trace::{Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
 use crate::world::{DATA, host};
 
-/// Behind so many offsets that cannot be read, holes are no longer walked through offset by offset.
-const HOLES: u64 = 1000;
 /// About what a record, or a step of a history, takes beside its bytes.
 const EACH: usize = 256;
 /// So many times are asked about in each partition.
@@ -175,7 +173,7 @@ pub(super) fn read(partition: &Partition<WorldDisk>) -> PartitionLook {
                 };
                 look.errors.insert(next, (e.code(), named));
                 holes += 1;
-                if holes <= HOLES {
+                if holes <= HOLES_MAX {
                     next += 1;
                 } else if behind > next {
                     look.holes.insert(next, behind);

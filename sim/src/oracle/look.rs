@@ -7,6 +7,9 @@ use broker::error::Code;
 
 use crate::trace::{Answer, At, Image, Request, Seen};
 
+/// Behind so many offsets that cannot be read, whoever looks no longer walks through holes offset by offset.
+pub const HOLES_MAX: u64 = 1000;
+
 /// An offset and its time, if there is one at or after the time asked for.
 pub type Answered = Option<(u64, u64)>;
 

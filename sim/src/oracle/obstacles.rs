@@ -20,9 +20,6 @@ const SILENCE_SHORT_MS: Millis = 10_000;
 /// Ticks that pass until all have heard of the end of a process, beside what the message takes.
 const TICKS: Millis = 5;
 
-/// How long a client waits for a connection.
-const CONNECT_MS: Millis = 500;
-
 /// What is in the way now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Obstacles {
@@ -54,7 +51,7 @@ impl Obstacles {
     pub(super) fn before(&self, client: &Arc<str>, now: Millis) -> Before {
         let whole = self.cut.is_empty() && !self.flaky && (!self.was_cut || self.sound.contains(client));
         let roomy = !self.raw && !self.cramped && !self.accept_errors;
-        let quiet = self.serves && whole && roomy && self.patient() && now > self.stale_until;
+        let quiet = self.serves && whole && roomy && self.pace.is_patient() && now > self.stale_until;
         Before { quiet, changes: self.changes }
     }
 
@@ -71,10 +68,6 @@ impl Obstacles {
     /// Whether it was served by one process all the time, whatever else was in the way.
     pub(super) fn is_unchanged(&self, before: Before) -> bool {
         self.serves && before.changes == self.changes
-    }
-
-    fn patient(&self) -> bool {
-        self.pace.bound() <= self.pace.timeout.min(CONNECT_MS)
     }
 
     /// How long a request takes at most.

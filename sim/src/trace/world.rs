@@ -62,6 +62,14 @@ const SYNCS: Millis = 8;
 const TIMER: Millis = 5;
 
 impl Pace {
+    /// How long a client waits for a connection.
+    pub const CONNECT: Millis = 500;
+
+    /// Whether clients wait as long as what they ask for may take.
+    pub fn is_patient(&self) -> bool {
+        self.bound() <= self.timeout.min(Self::CONNECT)
+    }
+
     /// The longest that a sync takes, with all that may delay it.
     pub fn sync_slack(&self) -> Millis {
         TIMER + self.sync

@@ -13,12 +13,10 @@ use crate::scenario::{
 use broker::settings::Settings;
 
 /// What a power loss may leave, by name.
-pub const PROFILES: [(&str, Profile); 4] = [
-    ("strict", Profile::Strict),
-    ("ordered", Profile::Ordered),
-    ("writeback", Profile::Writeback),
-    ("lying", Profile::Lying),
-];
+pub const PROFILES: [(&str, Profile); Profile::ALL.len()] = {
+    let [a, b, c, d] = Profile::ALL;
+    [(a.name(), a), (b.name(), b), (c.name(), c), (d.name(), d)]
+};
 
 const PROFILE: Choice<Profile> = Choice(&PROFILES);
 
