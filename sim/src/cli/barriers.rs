@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use super::find::find;
 use super::out::{complain, say};
 use super::{duration, hurry, images};
-use sim::barriers::{Barrier, Effort, Subject, barriers};
+use sim::barriers::{Barrier, Effort, Subject, Table, barriers};
 use sim::explore::Bounds;
 
 /// Switches off each of the broker's syncs in turn, and says which scenarios notice.
@@ -48,30 +48,10 @@ impl Barriers {
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let began = Instant::now();
-        let mut subjects = Vec::new();
-        let files = match find(&self.paths) {
-            Ok(files) => files,
+        let subjects = match self.subjects() {
+            Ok(subjects) => subjects,
             Err(code) => return code,
         };
-        for file in files {
-            let scenario = match super::load(&file.path) {
-                Ok(scenario) => scenario,
-                Err(code) => return code,
-            };
-            if file.is_generator() || (self.only_explore && !scenario.explore) {
-                continue;
-            }
-            let watch = hurry(self.patience, &file.path, scenario.seeds.start);
-            let subject = Subject::new(&file.name, &scenario);
-            drop(watch);
-            match subject {
-                Ok(subject) => subjects.push(subject),
-                Err(e) => {
-                    complain!("{}: {e}", file.name);
-                    return ExitCode::from(4);
-                }
-            }
-        }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = if self.threads == 0 { cores() } else { self.threads };
         let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
@@ -86,6 +66,31 @@ impl Barriers {
             bar.inc(1);
         });
         bar.finish_and_clear();
+        self.tell(&table, subjects.len(), began.elapsed());
+        ExitCode::from(u8::from(!table.holds()))
+    }
+
+    /// The scenarios that are to notice, each run once with every sync in place.
+    fn subjects(&self) -> Result<Vec<Subject>, ExitCode> {
+        let mut subjects = Vec::new();
+        for file in find(&self.paths)? {
+            let scenario = super::load(&file.path)?;
+            if file.is_generator() || (self.only_explore && !scenario.explore) {
+                continue;
+            }
+            let watch = hurry(self.patience, &file.path, scenario.seeds.start);
+            let subject = Subject::new(&file.name, &scenario);
+            drop(watch);
+            subjects.push(subject.map_err(|e| {
+                complain!("{}: {e}", file.name);
+                ExitCode::from(4)
+            })?);
+        }
+        Ok(subjects)
+    }
+
+    /// A line for each sync, and what was left out, for people.
+    fn tell(&self, table: &Table, subjects: usize, took: Duration) {
         say!("{:<40} {:>7} {:>7}  first noticed by", "barrier", "reached", "noticed");
         for barrier in &table.barriers {
             say!("{}", line(barrier, self.all));
@@ -96,7 +101,7 @@ impl Barriers {
         for place in &table.unreached {
             say!("{:<40} no scenario reaches it", place.to_string());
         }
-        let (all, took) = (table.barriers.len() + table.unreached.len(), began.elapsed());
+        let all = table.barriers.len() + table.unreached.len();
         let unnoticed = table.barriers.iter().filter(|barrier| barrier.noticed.is_empty()).count();
         let how = match unnoticed + table.unreached.len() {
             0 => "all noticed".to_owned(),
@@ -106,8 +111,7 @@ impl Barriers {
             0 => String::new(),
             some => format!("; {some} left out, which fail with every sync in place"),
         };
-        say!("\n{all} barriers, {how} ({} scenarios{left_out}, {:.1} s)", subjects.len(), took.as_secs_f64());
-        ExitCode::from(u8::from(!table.holds()))
+        say!("\n{all} barriers, {how} ({subjects} scenarios{left_out}, {:.1} s)", took.as_secs_f64());
     }
 }
 

@@ -130,12 +130,7 @@ impl Actor {
             Step::PowerLoss { keep } => self.kill(id, Some(*keep)).await,
             Step::Stop => self.stop(id).await,
             Step::Start(start) => self.start(id, start).await,
-            Step::Restart(start) => {
-                if self.stage.host.state() == State::Up {
-                    self.stop(id).await;
-                }
-                self.start(id, start).await;
-            }
+            Step::Restart(start) => self.restart(id, start).await,
             Step::SecondBroker { expect } => self.second_broker(id, *expect),
             Step::Surgery { surgery, may_miss } => {
                 match surgery::operate(&self.stage, &node.text, surgery, *may_miss, self.round) {
@@ -151,14 +146,7 @@ impl Actor {
             Step::Advance(time) => sleep(*time).await,
             Step::Client(branch) => self.hand_over(id, &branch.client, &node.inside).await,
             Step::Parallel(_) => self.parallel(node).await,
-            Step::Repeat { times, .. } => {
-                let before = self.round;
-                for round in 0..u64::from(*times) {
-                    self.round = round;
-                    self.run(&node.inside).await;
-                }
-                self.round = before;
-            }
+            Step::Repeat { times, .. } => self.repeat(*times, &node.inside).await,
             Step::Draw(_) | Step::Random(_) => self.impossible(id, "a seed has to unfold this line first"),
             Step::Files => self.say_unless(Open::Count, id, files::list(&self.stage.host.image())),
             Step::Dump { file } => match files::dump(&self.stage.host.image(), file.as_deref()) {
@@ -166,16 +154,28 @@ impl Actor {
                 Err(why) => self.impossible(id, why),
             },
             Step::Verify(verify) => files::verify(self, id, *verify),
-            Step::Check(_) if self.stage.races.running() => {
-                self.impossible(
-                    id,
-                    "a check needs a broker that nobody else asks: it belongs behind the block",
-                );
-            }
-            Step::Check(_) => match self.stage.why_down() {
-                Some(why) => self.impossible(id, format!("there is nobody to ask: {why}")),
-                None => look::look(&self.stage).await,
-            },
+            Step::Check(_) => self.check(id).await,
+        }
+    }
+
+    async fn repeat(&mut self, times: u32, inside: &[Node]) {
+        let before = self.round;
+        for round in 0..u64::from(times) {
+            self.round = round;
+            self.run(inside).await;
+        }
+        self.round = before;
+    }
+
+    /// Looks at the whole broker, where one serves and nobody else asks it.
+    async fn check(&self, id: u32) {
+        if self.stage.races.running() {
+            let why = "a check needs a broker that nobody else asks: it belongs behind the block";
+            return self.impossible(id, why);
+        }
+        match self.stage.why_down() {
+            Some(why) => self.impossible(id, format!("there is nobody to ask: {why}")),
+            None => look::look(&self.stage).await,
         }
     }
 
@@ -184,6 +184,13 @@ impl Actor {
         let races = &self.stage.races;
         let open = races.running() || races.most().is_some_and(|most| most >= open);
         self.say_if(id, if open { TIMING.to_owned() } else { fact.clone() }, fact);
+    }
+
+    async fn restart(&mut self, id: u32, start: &Start) {
+        if self.stage.host.state() == State::Up {
+            self.stop(id).await;
+        }
+        self.start(id, start).await;
     }
 
     async fn kill(&self, id: u32, power: Option<Keep>) {

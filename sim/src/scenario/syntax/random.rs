@@ -131,6 +131,31 @@ pub enum Where {
 
 /// Reads the line after `draw` or `each`, and tries each of its values in its place.
 pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut Vec<Mistake>) {
+    let Some(word) = read_line(node, draw, mistakes) else { return };
+    let tried = try_values(draw, place);
+    if tried.is_empty()
+        && let Some(mistake) = idle(node, draw)
+    {
+        mistakes.push(mistake);
+    }
+    for (varied, mut mistake) in tried {
+        mistake.span = shown_at(node, &varied, &mistake.message).unwrap_or(word).span();
+        if !mistakes.iter().any(|other| other.span == mistake.span && other.message == mistake.message) {
+            mistakes.push(mistake);
+        }
+    }
+}
+
+/// A mistake in a made-up line has no place in the file: it is shown at the property that it names, or that it came from.
+fn shown_at<'a>(node: &'a KdlNode, varied: &str, message: &str) -> Option<&'a KdlEntry> {
+    let of = |test: &dyn Fn(&str) -> bool| {
+        node.entries().iter().find(|e| e.name().is_some_and(|n| test(n.value())))
+    };
+    of(&|name| message.contains(&format!("`{name}`"))).or_else(|| of(&|name| name == varied))
+}
+
+/// Takes the line apart; gives its first word, unless something is so wrong that its values cannot be tried.
+fn read_line<'a>(node: &'a KdlNode, draw: &mut Draw, mistakes: &mut Vec<Mistake>) -> Option<&'a KdlEntry> {
     let keyword = node.name().value();
     let mut wrong = |span, message: String, help: &str| {
         mistakes.push(Mistake { span, message, label: "here".to_owned(), help: Some(help.to_owned()) });
@@ -144,7 +169,7 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
             (None, KdlValue::String(text)) if text.contains('|') => {
                 let message = format!("`{keyword}` can choose only properties");
                 wrong(entry.span(), message, "write `name=\"a | b\"`");
-                return;
+                return None;
             }
             (None, KdlValue::String(text)) => draw.args.push(text.clone()),
             (None, _) => {
@@ -170,30 +195,13 @@ pub fn read_draw(node: &KdlNode, draw: &mut Draw, place: Where, mistakes: &mut V
             format!("`{keyword}` needs a line"),
             "like `draw disk profile=\"strict | lying\"`",
         );
-        return;
+        return None;
     };
     if ["draw", "each", "scenario", "explore", "sometimes"].contains(&draw.word.as_str()) {
         wrong(first.span(), format!("`{}` cannot be drawn", draw.word), "draw another line");
-        return;
+        return None;
     }
-    let tried = try_values(draw, place);
-    if tried.is_empty()
-        && let Some(mistake) = idle(node, draw)
-    {
-        mistakes.push(mistake);
-    }
-    for mut mistake in tried {
-        // A mistake in a made-up line has no place in the file: show the property that it names, or that it came from.
-        let (varied, message) = (mistake.0.as_str(), mistake.1.message.as_str());
-        let of = |test: &dyn Fn(&str) -> bool| {
-            node.entries().iter().find(|e| e.name().is_some_and(|n| test(n.value())))
-        };
-        let entry = of(&|name| message.contains(&format!("`{name}`"))).or_else(|| of(&|name| name == varied));
-        mistake.1.span = entry.unwrap_or(first).span();
-        if !mistakes.iter().any(|other| other.span == mistake.1.span && other.message == mistake.1.message) {
-            mistakes.push(mistake.1);
-        }
-    }
+    Some(first)
 }
 
 /// A list that lists nothing, or a value that `each` takes twice; `draw` draws it twice as often.
