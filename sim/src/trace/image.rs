@@ -1,0 +1,39 @@
+//! What lies in the data directory.
+
+use std::sync::Arc;
+
+/// One file as it lay on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ImageFile {
+    /// Relative to the data directory.
+    pub path: Arc<str>,
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+/// The files of the data directory at one moment, sorted by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Image(pub Vec<ImageFile>);
+
+impl Image {
+    /// The bytes of one file.
+    pub fn get(&self, path: &str) -> Option<&Arc<[u8]>> {
+        let at = self.0.binary_search_by(|f| f.path.as_ref().cmp(path)).ok()?;
+        Some(&self.0[at].bytes)
+    }
+}
+
+/// When an [`super::Event::Image`] was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Moment {
+    /// The broker is about to start on them.
+    Down,
+    /// The scenario is about to do something to files.
+    Untouched,
+    /// The scenario has done something to files.
+    Touched,
+    /// The broker has recovered and has not yet answered anybody.
+    Recovered,
+    /// The broker is up, nothing is in flight, and the oracle asks.
+    Check,
+}
