@@ -17,8 +17,8 @@ use std::time::Duration;
 use crate::explore::{Bounds, Report, Run, explore};
 use crate::outcome::{Failure, Outcome};
 use crate::patience::within;
-use crate::place::Place;
 use crate::scenario::Scenario;
+use crate::source_line::SourceLine;
 use crate::suite::{Ran, run_seeds_without};
 
 /// A scenario, and how it is tried.
@@ -69,7 +69,7 @@ pub struct Noticed {
 #[derive(Clone, Debug)]
 pub struct Barrier {
     /// Its file and line.
-    pub place: Place,
+    pub place: SourceLine,
     /// In how many scenarios it syncs.
     pub reached: usize,
     /// The scenarios that notice when it does not.
@@ -84,7 +84,7 @@ pub struct Table {
     /// Scenarios that fail with every sync in place, and how: nothing can be said about barriers with them.
     pub broken: Vec<(String, String)>,
     /// Calls in the source that no scenario reaches.
-    pub unreached: Vec<Place>,
+    pub unreached: Vec<SourceLine>,
 }
 
 impl Table {
@@ -98,8 +98,8 @@ impl Table {
 /// A subject, and where it syncs: while it runs, and, with that, in all recoveries of its crash points.
 struct Reached<'a> {
     subject: &'a Subject,
-    running: BTreeSet<Place>,
-    exploring: BTreeSet<Place>,
+    running: BTreeSet<SourceLine>,
+    exploring: BTreeSet<SourceLine>,
 }
 
 /// Switches off each place in turn. `each` is told of every place when it is done.
@@ -112,20 +112,20 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
             Err(what) => table.broken.push((subject.name.clone(), what)),
         }
     }
-    let mut places: BTreeMap<Place, Vec<&Reached<'_>>> = BTreeMap::new();
+    let mut places: BTreeMap<SourceLine, Vec<&Reached<'_>>> = BTreeMap::new();
     for found in &reached {
         for place in found.running.union(&found.exploring) {
             places.entry(place.clone()).or_default().push(found);
         }
     }
-    let places: Vec<(Place, Vec<&Reached<'_>>)> = places.into_iter().collect();
+    let places: Vec<(SourceLine, Vec<&Reached<'_>>)> = places.into_iter().collect();
     table.barriers = on_all(effort.threads, &places, |(place, reached)| {
         let barrier =
             Barrier { place: place.clone(), reached: reached.len(), noticed: notice(place, reached, effort) };
         each(&barrier);
         barrier
     });
-    let known: BTreeSet<&Place> = places.iter().map(|(place, _)| place).collect();
+    let known: BTreeSet<&SourceLine> = places.iter().map(|(place, _)| place).collect();
     table.unreached = source::places().into_iter().filter(|place| !known.contains(place)).collect();
     table
 }
@@ -141,21 +141,21 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
     if let Some(what) = ran.failed.as_ref().and_then(failure) {
         return Err(what);
     }
-    let running = ran.syncs.into_iter().map(Place::from).collect();
+    let running = ran.syncs.into_iter().map(SourceLine::from).collect();
     let mut exploring = BTreeSet::new();
     if let Some(run) = &subject.run {
         let report = explore(run, Bounds { depth: 1, cuts: effort.all, ..effort.bounds });
         if let Some(what) = broken(&report) {
             return Err(what);
         }
-        exploring = report.sites.into_iter().map(Place::from).collect();
+        exploring = report.sites.into_iter().map(SourceLine::from).collect();
     }
     Ok(Reached { subject, running, exploring })
 }
 
 /// All seeds of a scenario; `None` where they do not come to their end, or the system has no thread for them. A thread that hangs
 /// cannot be stopped: it is left behind.
-fn run(scenario: &Scenario, off: &[Place], patience: Duration) -> Option<Ran> {
+fn run(scenario: &Scenario, off: &[SourceLine], patience: Duration) -> Option<Ran> {
     let seeds = u32::try_from(scenario.seeds.count()).unwrap_or(u32::MAX);
     let (scenario, off) = (scenario.clone(), off.to_vec());
     within(patience.saturating_mul(seeds), move || run_seeds_without(&scenario, &off)).ok().flatten()
@@ -163,7 +163,7 @@ fn run(scenario: &Scenario, off: &[Place], patience: Duration) -> Option<Ran> {
 
 /// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
 /// histories first, and crashes inside recovery last.
-fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
+fn notice(place: &SourceLine, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
     let mut noticed: Vec<Noticed> = Vec::new();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
         let ran = run(&found.subject.scenario, std::slice::from_ref(place), effort.patience);
@@ -188,7 +188,11 @@ fn notice(place: &Place, reached: &[&Reached<'_>], effort: Effort) -> Vec<Notice
 
 /// The explorations that may notice, in the order in which they are tried: those of scenarios that sync there as they run come
 /// before those where only a recovery does, and small histories before large ones.
-fn tries<'a>(place: &Place, reached: &[&'a Reached<'a>], effort: Effort) -> Vec<(Bounds, &'a Reached<'a>)> {
+fn tries<'a>(
+    place: &SourceLine,
+    reached: &[&'a Reached<'a>],
+    effort: Effort,
+) -> Vec<(Bounds, &'a Reached<'a>)> {
     let explored = reached.iter().copied().filter(|found| found.exploring.contains(place));
     let (mut as_it_runs, mut in_recovery): (Vec<_>, Vec<_>) =
         explored.partition(|found| found.running.contains(place));

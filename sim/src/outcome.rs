@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::executor::plan::{numbered, plan};
 use crate::executor::{self, ExecuteError, Executed};
 use crate::oracle::{self, Broken};
-use crate::place::Place;
 use crate::scenario::{Scenario, Seeds, Step, unfold};
+use crate::source_line::SourceLine;
 use crate::trace::{Entry, Event, Trace};
 
 mod missed;
@@ -185,7 +185,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Outcome {
 }
 
 /// As [`run`], on a broker in which these places do not sync.
-pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
+pub fn run_without(scenario: &Scenario, seed: u64, off: &[SourceLine]) -> Outcome {
     run_by(scenario, seed, off, unfold, failures)
 }
 
@@ -194,7 +194,7 @@ pub fn run_without(scenario: &Scenario, seed: u64, off: &[Place]) -> Outcome {
 fn run_by(
     scenario: &Scenario,
     seed: u64,
-    off: &[Place],
+    off: &[SourceLine],
     unfold: impl Fn(&Scenario, u64) -> Scenario,
     judge: impl Fn(&Scenario, &Trace, Option<String>) -> Vec<Failure>,
 ) -> Outcome {

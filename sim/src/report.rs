@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::outcome::{Failure, Outcome};
-use crate::place::Place;
+use crate::source_line::SourceLine;
 use crate::trace::{self, Event};
 
 /// How many events before a failure are shown.
@@ -17,7 +17,7 @@ pub const SIM: &str =
     if cfg!(debug_assertions) { "cargo run -p sim --" } else { "cargo run --release -p sim --" };
 
 /// The command that shows a run again, event by event.
-pub fn replay(path: &Path, seed: u64, off: &[Place]) -> String {
+pub fn replay(path: &Path, seed: u64, off: &[SourceLine]) -> String {
     let off: String = off.iter().map(|place| format!(" --without {place}")).collect();
     format!("{SIM} replay {} --seed {seed} --trace{off}", path.display())
 }

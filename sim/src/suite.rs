@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use crate::outcome::{Outcome, run_without};
-use crate::place::Place;
 use crate::scenario::Scenario;
 use crate::scenario::syntax::{Mistakes, parse};
 use crate::snapshot;
+use crate::source_line::SourceLine;
 
 /// The folder whose scenarios draw their steps: they have no snapshot, and run in a test only where they name seeds.
 const GENERATORS: &str = "generators";
@@ -145,12 +145,12 @@ pub fn run_seeds(scenario: &Scenario) -> Ran {
 }
 
 /// As [`run_seeds`], on a broker in which these places do not sync.
-pub fn run_seeds_without(scenario: &Scenario, off: &[Place]) -> Ran {
+pub fn run_seeds_without(scenario: &Scenario, off: &[SourceLine]) -> Ran {
     run_seeds_watched(scenario, off, |_| ())
 }
 
 /// As [`run_seeds_without`]; what `watch` gives for a seed is there for as long as its run lasts.
-pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[Place], watch: impl Fn(u64) -> W) -> Ran {
+pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[SourceLine], watch: impl Fn(u64) -> W) -> Ran {
     let run = |scenario: &Scenario, seed| {
         let _watch = watch(seed);
         run_without(scenario, seed, off)

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use faults::{Op, Site};
 use sim::explore::{Bounds, Choice, Run, Violation, explore, locate};
-use sim::place::Place;
+use sim::source_line::SourceLine;
 use sim::suite;
 
 fn scenario(name: &str) -> PathBuf {
@@ -21,7 +21,7 @@ fn recorded(name: &str) -> Run {
 }
 
 /// The place of the last sync of this kind of a path that ends so.
-fn place(run: &Run, op: Op, path: &str) -> Place {
+fn place(run: &Run, op: Op, path: &str) -> SourceLine {
     let syncs = run.history.steps().iter().take(run.len).rev();
     let last: Option<Site> = syncs.filter(|s| s.op == op && s.path.ends_with(path)).find_map(|s| s.site);
     last.expect("the run syncs that").into()
@@ -31,14 +31,14 @@ fn bounds(depth: u32) -> Bounds {
     Bounds { depth, inner: 8, ..Bounds::quick() }
 }
 
-fn violation(run: &Run, off: &Place, depth: u32) -> (Run, Violation) {
+fn violation(run: &Run, off: &SourceLine, depth: u32) -> (Run, Violation) {
     let run = run.without(off);
     let first = explore(&run, bounds(depth)).first;
     (run, first.unwrap_or_else(|| panic!("nothing notices that {off} does not sync")))
 }
 
 /// What the missing sync is a sync of, and after which change it is missing at the earliest.
-fn located(run: &Run, off: &Place) -> (String, String) {
+fn located(run: &Run, off: &SourceLine) -> (String, String) {
     let (run, violation) = violation(run, off, 1);
     let mend = locate(&run, &violation, 16).expect("a single sync mends it");
     (mend.path, mend.after)

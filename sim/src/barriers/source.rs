@@ -8,13 +8,13 @@ use std::path::Path;
 
 use walkdir::WalkDir;
 
-use crate::place::Place;
+use crate::source_line::SourceLine;
 
 /// The calls that sync by themselves.
 const CALLS: [&str; 3] = ["sync_file(", "sync_dir(", "sync_data("];
 
 /// Every call that syncs, where the disk is told of it.
-pub fn places() -> Vec<Place> {
+pub fn places() -> Vec<SourceLine> {
     let Some(top) = Path::new(env!("CARGO_MANIFEST_DIR")).parent() else { return Vec::new() };
     let files = WalkDir::new(top.join("broker/src")).sort_by_file_name().into_iter().flatten();
     let sources: Vec<(String, String)> = files
@@ -29,15 +29,15 @@ pub fn places() -> Vec<Place> {
     let calls: Vec<String> = sources.iter().flat_map(|(name, text)| helpers(name, text)).collect();
     let places = sources.iter().flat_map(|(name, text)| {
         let found = lines(text).filter(|line| !line.hands_on && is_call(line.code, &calls));
-        found.map(|line| Place { file: name.clone(), line: line.number }).collect::<Vec<_>>()
+        found.map(|line| SourceLine { file: name.clone(), line: line.number }).collect::<Vec<_>>()
     });
     places.collect()
 }
 
 /// Whether the broker syncs at a place; otherwise, which places there are that may have been meant.
-pub fn known(place: &Place) -> Result<(), String> {
+pub fn known(place: &SourceLine) -> Result<(), String> {
     let places = places();
-    let of_file: Vec<&Place> = places.iter().filter(|known| known.file.ends_with(&place.file)).collect();
+    let of_file: Vec<&SourceLine> = places.iter().filter(|known| known.file.ends_with(&place.file)).collect();
     // Without the source at hand, anything may be right.
     if places.is_empty() || of_file.iter().any(|known| known.line == place.line) {
         return Ok(());
@@ -150,10 +150,10 @@ mod tests {
     fn a_place_without_a_sync_is_told_from_one_with_it() {
         let there = places().into_iter().next().expect("the broker syncs");
         assert_eq!(known(&there), Ok(()));
-        let beside = Place { line: there.line + 1, ..there.clone() };
+        let beside = SourceLine { line: there.line + 1, ..there.clone() };
         assert_eq!(known(&beside), Err(format!("no sync at {beside}; the nearest is {there}")));
-        let nowhere =
-            known(&Place { file: "broker/src/x.rs".into(), line: 1 }).expect_err("there is no such file");
+        let nowhere = known(&SourceLine { file: "broker/src/x.rs".into(), line: 1 })
+            .expect_err("there is no such file");
         assert!(nowhere.contains(&there.file), "{nowhere}");
     }
 

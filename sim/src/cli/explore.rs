@@ -13,10 +13,10 @@ use super::out::{complain, say};
 use super::{duration, hurry, images, number};
 use sim::explore::{Bounds, Report, Run, Violation, explore_telling, locate, witness};
 use sim::outcome::{self, Failure};
-use sim::place::Place;
 use sim::report::SIM;
 use sim::scenario::Profile;
 use sim::scenario::syntax::print;
+use sim::source_line::SourceLine;
 use sim::suite::ScenarioFile;
 
 /// So many images of each crash point have to hold before a sync is said to mend them.
@@ -45,7 +45,7 @@ pub struct Explore {
     threads: usize,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42, to see what notices.
     #[arg(long, value_name = "FILE:LINE")]
-    without: Option<Place>,
+    without: Option<SourceLine>,
     /// How long the run that is explored may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use out::complain;
 use sim::patience::{self, Watch};
-use sim::place::Place;
 use sim::scenario::Scenario;
+use sim::source_line::SourceLine;
 use sim::suite;
 
 pub mod again;
@@ -88,7 +88,7 @@ fn hurry(patience: Duration, path: &Path, seed: u64) -> Watch {
 }
 
 /// Whether the broker syncs where a person wants it not to; where it does not, that has been said.
-fn syncs(off: Option<&Place>) -> Result<(), ExitCode> {
+fn syncs(off: Option<&SourceLine>) -> Result<(), ExitCode> {
     let known = off.map_or(Ok(()), sim::barriers::source::known);
     known.map_err(|why| {
         complain!("{why}");

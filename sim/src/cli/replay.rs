@@ -9,8 +9,8 @@ use clap::Args;
 use super::out::{complain, say, say_on};
 use super::{duration, hurry, number};
 use sim::outcome::{Outcome, run_without};
-use sim::place::Place;
 use sim::scenario::syntax::print;
+use sim::source_line::SourceLine;
 use sim::{report, snapshot, trace};
 
 /// Runs one scenario with one seed again, and shows the outcome.
@@ -23,7 +23,7 @@ pub struct Replay {
     seed: Option<u64>,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
-    without: Option<Place>,
+    without: Option<SourceLine>,
     /// How long the run may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,

@@ -12,10 +12,10 @@ use super::find::find;
 use super::out::say;
 use super::{duration, hurry, number};
 use sim::outcome::{Outcome, worst};
-use sim::place::Place;
 use sim::report;
 use sim::scenario::Seeds;
 use sim::snapshot;
+use sim::source_line::SourceLine;
 use sim::suite::{self, ScenarioFile};
 
 /// Runs scenarios.
@@ -29,7 +29,7 @@ pub struct Run {
     seed: Option<u64>,
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42.
     #[arg(long, value_name = "FILE:LINE")]
-    without: Option<Place>,
+    without: Option<SourceLine>,
     /// How long a single run may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,

@@ -1,11 +1,9 @@
 //! How a run ends: faults stop, everything is healed, the oracle looks, and every partition has to work again.
 
-use std::sync::Arc;
-
 use super::look;
 use super::pipe::Pipe;
 use super::stage::Stage;
-use crate::trace::{Answer, Event, Placed, Request, Sent};
+use crate::trace::{Answer, Event, Placed, Request, Sent, TopicPartition};
 use crate::world::host::{Host, State};
 
 /// How often a partition is asked to work; between two attempts the broker is started anew.
@@ -70,7 +68,7 @@ async fn quiet(host: &Host) {
 /// Every partition takes a record and gives it back.
 async fn live(stage: &Stage) {
     let topics = stage.topics.borrow().clone();
-    let mut left: Vec<(Arc<str>, u32)> =
+    let mut left: Vec<TopicPartition> =
         topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
@@ -88,9 +86,9 @@ async fn live(stage: &Stage) {
 }
 
 /// Gives those that did not work.
-async fn try_all(stage: &Stage, places: Vec<(Arc<str>, u32)>) -> Vec<(Arc<str>, u32)> {
+async fn try_all(stage: &Stage, places: Vec<TopicPartition>) -> Vec<TopicPartition> {
     let pipe = &mut Pipe::oracle(stage);
-    let produce = |(topic, partition): &(Arc<str>, u32)| Request::Produce {
+    let produce = |(topic, partition): &TopicPartition| Request::Produce {
         topic: topic.clone(),
         partition: Some(*partition),
         records: [Sent { key: None, value: bytes::Bytes::new() }].into(),
@@ -109,7 +107,7 @@ async fn try_all(stage: &Stage, places: Vec<(Arc<str>, u32)>) -> Vec<(Arc<str>, 
             _ => failed.push(place),
         }
     }
-    let consume = |((topic, partition), from): &((Arc<str>, u32), u64)| Request::Consume {
+    let consume = |((topic, partition), from): &(TopicPartition, u64)| Request::Consume {
         topic: topic.clone(),
         partition: *partition,
         from: *from,

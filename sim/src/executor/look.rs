@@ -3,20 +3,17 @@
 //! where users stand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::pipe::{Pipe, back_to_back};
 use super::stage::Stage;
 use crate::oracle::look::HOLES_MAX;
 use crate::scenario::request::Code;
-use crate::trace::{Answer, At, Event, Moment, Request};
+use crate::trace::{Answer, At, Event, Moment, Request, TopicPartition};
 use crate::world::host::State;
 
 /// At most so many times are asked about in each partition.
 const TIMES: usize = 8;
 const MAX_BYTES: u32 = 1 << 20;
-
-type Place = (Arc<str>, u32);
 
 /// How far the questions about one partition have come.
 #[derive(Default)]
@@ -41,9 +38,9 @@ pub(super) async fn look(stage: &Stage) {
     let pipe = &mut Pipe::oracle(stage);
     stage.recorder.add(Event::LookBegins);
     let topics = stage.topics.borrow().clone();
-    let places: Vec<Place> =
+    let places: Vec<TopicPartition> =
         topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
-    let mut progress: BTreeMap<Place, Progress> = BTreeMap::new();
+    let mut progress: BTreeMap<TopicPartition, Progress> = BTreeMap::new();
     let earliest: Vec<Request> = places.iter().map(|place| offsets(place, At::Earliest)).collect();
     let latest = places.iter().map(|place| offsets(place, At::Latest));
     let both: Vec<Request> = earliest.iter().cloned().chain(latest).collect();
@@ -75,14 +72,14 @@ pub(super) async fn ask(stage: &Stage, pipe: &mut Pipe, requests: &[Request]) ->
     answers.into_iter().map(|(answer, _)| answer).collect()
 }
 
-fn offsets((topic, partition): &Place, at: At) -> Request {
+fn offsets((topic, partition): &TopicPartition, at: At) -> Request {
     Request::Offsets { topic: topic.clone(), partition: *partition, at }
 }
 
 /// Reads every partition to its end, all of them side by side; steps over what cannot be read.
-async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<Place, Progress>) {
+async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<TopicPartition, Progress>) {
     loop {
-        let open: Vec<Place> = progress
+        let open: Vec<TopicPartition> = progress
             .iter()
             .filter(|(_, p)| !p.failed && p.end.is_none_or(|end| p.next < end))
             .map(|(place, _)| place.clone())
@@ -90,7 +87,7 @@ async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<Place,
         if open.is_empty() {
             return;
         }
-        let consume = |place: &Place| match progress[place].overtaken {
+        let consume = |place: &TopicPartition| match progress[place].overtaken {
             true => offsets(place, At::Earliest),
             false => Request::Consume {
                 topic: place.0.clone(),
@@ -155,7 +152,7 @@ impl Progress {
     }
 }
 
-async fn ask_times(stage: &Stage, pipe: &mut Pipe, progress: &BTreeMap<Place, Progress>) {
+async fn ask_times(stage: &Stage, pipe: &mut Pipe, progress: &BTreeMap<TopicPartition, Progress>) {
     let requests: Vec<Request> = progress
         .iter()
         .filter(|(_, p)| !p.failed)

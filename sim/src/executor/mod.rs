@@ -47,8 +47,8 @@ use actor::Actor;
 use plan::Node;
 use stage::{Job, Stage};
 
-use crate::place::Place;
 use crate::scenario::{BrokerSettings, Capacity, Scenario};
+use crate::source_line::SourceLine;
 use crate::trace::{Millis, Recorder, Trace, World};
 use crate::world::BROKER;
 use crate::world::clock::EPOCH_MS;
@@ -99,7 +99,7 @@ pub fn execute(scenario: &Scenario) -> Result<Executed, ExecuteError> {
 }
 
 /// Runs a scenario on a broker in which these places do not sync.
-pub fn execute_without(scenario: &Scenario, off: &[Place]) -> Result<Executed, ExecuteError> {
+pub fn execute_without(scenario: &Scenario, off: &[SourceLine]) -> Result<Executed, ExecuteError> {
     let recorder = Recorder::default();
     let prepare = |host: &Host| off.iter().for_each(|at| host.disk.disable_barrier(&at.file, at.line));
     let (panic, syncs) = match panics::caught(|| run(scenario, &recorder, prepare)) {

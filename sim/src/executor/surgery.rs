@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::stage::Stage;
 use crate::oracle::decode;
-use crate::scenario::{Entry, Place, Surgery};
+use crate::scenario::{Entry, FilePosition, Surgery};
 use crate::trace::{Event, Image, Moment};
 use crate::world::DATA;
 
@@ -104,7 +104,7 @@ impl Files<'_> {
         self.disk().delete(path(file)).map_err(failed(file))
     }
 
-    fn corrupt(&self, file: &str, at: Place, xor: u8, bytes: u64) -> Result<Done, String> {
+    fn corrupt(&self, file: &str, at: FilePosition, xor: u8, bytes: u64) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
         let at = place(at, found.len())?;
         let (end, len) = (at.saturating_add(bytes), found.len() as u64);
@@ -121,21 +121,21 @@ impl Files<'_> {
         Ok(Done { file, said })
     }
 
-    fn truncate(&self, file: &str, to: Place) -> Result<Done, String> {
+    fn truncate(&self, file: &str, to: FilePosition) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
         let to = place(to, found.len())?;
         self.disk().truncate(path(&file), to).map_err(failed(&file))?;
         Ok(Done { file, said: format!("{} → {to} bytes", found.len()) })
     }
 
-    fn zeros(&self, file: &str, at: Option<Place>, bytes: u64) -> Result<Done, String> {
+    fn zeros(&self, file: &str, at: Option<FilePosition>, bytes: u64) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
         let at = place_or_end(at, found.len())?;
         self.disk().zero(path(&file), at, bytes).map_err(failed(&file))?;
         Ok(Done::to(file))
     }
 
-    fn write(&self, file: &str, at: Option<Place>, bytes: &[u8]) -> Result<Done, String> {
+    fn write(&self, file: &str, at: Option<FilePosition>, bytes: &[u8]) -> Result<Done, String> {
         let file = resolve(self.image, file)?;
         match self.image.get(&file) {
             None => self.put(&file, bytes)?,
@@ -178,7 +178,7 @@ impl Files<'_> {
         Ok(Done::to(dir.to_owned()))
     }
 
-    fn make_unreadable(&self, file: &str, at: Place) -> Result<Done, String> {
+    fn make_unreadable(&self, file: &str, at: FilePosition) -> Result<Done, String> {
         let (file, found) = self.existing(file)?;
         let at = place(at, found.len())?;
         self.disk().make_unreadable(path(&file), at).map_err(failed(&file))?;
@@ -248,19 +248,19 @@ fn no_segment(file: &str, dir: &str, segments: usize) -> String {
 }
 
 /// A byte position.
-fn place(place: Place, len: usize) -> Result<u64, String> {
+fn place(place: FilePosition, len: usize) -> Result<u64, String> {
     let len = len as u64;
     match place {
-        Place::Byte(at) if at >= 0 => Ok(at.unsigned_abs()),
-        Place::Byte(at) => {
+        FilePosition::Byte(at) if at >= 0 => Ok(at.unsigned_abs()),
+        FilePosition::Byte(at) => {
             let back = at.unsigned_abs();
             len.checked_sub(back).ok_or_else(|| format!("the file has only {len} bytes"))
         }
-        Place::Percent(_) if len == 0 => Err("the file is empty".to_owned()),
-        Place::Percent(percent) => Ok(len * u64::from(percent) / 100),
+        FilePosition::Percent(_) if len == 0 => Err("the file is empty".to_owned()),
+        FilePosition::Percent(percent) => Ok(len * u64::from(percent) / 100),
     }
 }
 
-fn place_or_end(at: Option<Place>, len: usize) -> Result<u64, String> {
+fn place_or_end(at: Option<FilePosition>, len: usize) -> Result<u64, String> {
     at.map_or(Ok(len as u64), |at| place(at, len))
 }

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use broker::batch::Batch;
 use broker::error::{Code, Error};
@@ -18,7 +17,7 @@ use super::recover::{Found, Running, read};
 use crate::oracle::look::{PartitionLook, name};
 use crate::oracle::{Broken, Promise};
 use crate::scenario::{Content, Expect, Produce, Step};
-use crate::trace::Recovered;
+use crate::trace::{Recovered, TopicPartition};
 use crate::world::disk::WorldDisk;
 
 /// What is appended.
@@ -55,7 +54,7 @@ pub(super) fn appends(broken: &Broken) -> Option<Step> {
     }))
 }
 
-type Looks = BTreeMap<(Arc<str>, u32), PartitionLook>;
+type Looks = BTreeMap<TopicPartition, PartitionLook>;
 
 /// Appends to what was recovered, and recovers once more, with `restart`; gives the first thing that is wrong.
 pub(super) fn go_on(

@@ -10,8 +10,8 @@ use super::report::{Choice, Point};
 use super::visit::pick;
 use crate::executor;
 use crate::outcome::{Failure, failures};
-use crate::place::Place;
 use crate::scenario::{BrokerSettings, Profile, Scenario, unfold};
+use crate::source_line::SourceLine;
 use crate::trace::{Event, Trace};
 use crate::world::host::log_settings;
 
@@ -47,7 +47,7 @@ pub struct Run {
     /// disk that is not the scenario's own, only a broken promise is one: steps may find something else than they were written for.
     pub failures: Vec<Failure>,
     /// A sync that is switched off, in the history and in every recovery.
-    pub off: Option<Place>,
+    pub off: Option<SourceLine>,
 }
 
 impl Run {
@@ -71,7 +71,7 @@ impl Run {
     }
 
     /// The same run on a broker in which this place does not sync.
-    pub fn without(&self, off: &Place) -> Run {
+    pub fn without(&self, off: &SourceLine) -> Run {
         let is_off = |step: &faults::Step| step.is_sync() && step.site.is_some_and(|site| off.is(site));
         let steps = self.history.steps();
         let kept = steps.iter().zip(&self.marks).filter(|(step, _)| !is_off(step));

@@ -17,7 +17,7 @@ use faults::{Disk, History};
 use crate::oracle::Broken;
 use crate::oracle::look::{HOLES_MAX, Look, PartitionLook};
 use crate::oracle::walk::StartBeside;
-use crate::place::Place;
+use crate::source_line::SourceLine;
 use crate::trace::{Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
 use crate::world::{DATA, host};
@@ -93,7 +93,7 @@ pub fn recover(
     disk: &Disk,
     settings: &Settings,
     boot: Arc<str>,
-    off: Option<&Place>,
+    off: Option<&SourceLine>,
 ) -> Result<Found, String> {
     start(disk, settings, boot, off).map(|(found, _)| found)
 }
@@ -103,7 +103,7 @@ pub(super) fn start<'a>(
     disk: &'a Disk,
     settings: &Settings,
     boot: Arc<str>,
-    off: Option<&Place>,
+    off: Option<&SourceLine>,
 ) -> Result<(Found, Running<'a>), String> {
     if let Some(off) = off {
         disk.disable_barrier(&off.file, off.line);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::settings::Settings;
@@ -19,7 +19,7 @@ use super::report::{Choice, Point, Report};
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
-use crate::trace::{CrashKind, Event, Millis};
+use crate::trace::{CrashKind, Event, Millis, TopicPartition};
 use crate::world::host::log_settings;
 
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
@@ -332,7 +332,7 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
             walk.findings.broke(Promise::Live, "does not start", "the broker", said, &[]);
         }
         Ok(found) => {
-            let missing = |(topic, number): &(Arc<str>, u32)| {
+            let missing = |(topic, number): &TopicPartition| {
                 !found.look.partitions.contains_key(&(topic.clone(), *number))
             };
             let topics = walk.topics().into_iter();

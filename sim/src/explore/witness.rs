@@ -11,11 +11,11 @@ use super::report::{Choice, Point, Violation};
 use super::{Run, go_on, recover};
 use crate::executor::plan::plan;
 use crate::outcome::{Failure, Outcome, run_without};
-use crate::place::Place;
 use crate::scenario::{
     Aim, Check, Expect, Fault, FaultKind, Keep, LookUpExpect, Op, ReceiveExpect, Scenario, Seeds, Start,
     StartExpect, Step,
 };
+use crate::source_line::SourceLine;
 use crate::trace::{DiskOp, Event};
 use crate::world::{DATA, observe};
 
@@ -208,7 +208,7 @@ fn kind(violation: &Violation) -> String {
     format!("{} ({})", violation.broken.promise, violation.broken.kind)
 }
 
-fn about(violation: &Violation, off: Option<&Place>) -> Vec<String> {
+fn about(violation: &Violation, off: Option<&SourceLine>) -> Vec<String> {
     let mut about = vec![format!("Found by exploring: breaks {}.", kind(violation))];
     about.push(format!("{}: expected {}.", violation.broken.what, violation.broken.expected));
     if let Some(off) = off {

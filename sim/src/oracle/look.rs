@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use broker::error::Code;
 
-use crate::trace::{Answer, At, Image, Request, Seen};
+use crate::trace::{Answer, At, Image, Request, Seen, TopicPartition};
 
 /// Behind so many offsets that cannot be read, whoever looks no longer walks through holes offset by offset.
 pub const HOLES_MAX: u64 = 1000;
@@ -44,7 +44,7 @@ pub struct PartitionLook {
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// By topic and number.
-    pub partitions: BTreeMap<(Arc<str>, u32), PartitionLook>,
+    pub partitions: BTreeMap<TopicPartition, PartitionLook>,
     /// The broker's files at that time.
     pub image: Option<Arc<Image>>,
 }

@@ -4,13 +4,11 @@
 //! one partition lie there together. After a crash, or a cut that failed, they may end early, since the log has no frame around them: then what is
 //! left is their beginning.
 
-use std::sync::Arc;
-
 use super::look::name;
 use super::model::{Fate, Model, Produced};
 use super::rows::{Arranged, arrange, shape};
 use super::{Findings, Promise, round_robin};
-use crate::trace::{CallId, Image};
+use crate::trace::{CallId, Image, TopicPartition};
 
 /// All requests with several records, after a look.
 pub(super) fn look(f: &mut Findings, model: &mut Model) {
@@ -58,7 +56,7 @@ pub(super) fn deleted(f: &mut Findings, model: &Model, image: &Image) {
     }
 }
 
-fn places(model: &Model, produced: &Produced) -> Vec<(Arc<str>, u32)> {
+fn places(model: &Model, produced: &Produced) -> Vec<TopicPartition> {
     let mut partitions: Vec<u32> = produced
         .fates
         .iter()

@@ -6,7 +6,6 @@
 //! need one restart; one that has only met a full disk must need none, and to answer nobody needs one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use broker::error::Code;
@@ -16,7 +15,7 @@ use super::model::{Model, Partition};
 use super::{Findings, Promise};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
-use crate::trace::{Answer, Placed, Request};
+use crate::trace::{Answer, Placed, Request, TopicPartition};
 
 /// How long, in simulated time, a healed broker may take for one request: who asks waits no longer.
 pub const WITHIN: Duration = Duration::from_secs(5);
@@ -26,7 +25,7 @@ pub const WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Liveness {
     healed: bool,
     /// By partition: whether it took a record, whether it gave one, and how the last attempt ended.
-    seen: BTreeMap<(Arc<str>, u32), Seen>,
+    seen: BTreeMap<TopicPartition, Seen>,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -36,7 +36,7 @@ pub use settings::{
     BrokerSettings, Capacity, ClockChange, ClockSettings, DiskSettings, Durability, NetSettings, Profile,
     Rate, Span,
 };
-pub use surgery::{Entry, Place, Surgery};
+pub use surgery::{Entry, FilePosition, Surgery};
 pub use syntax::{Mistakes, parse, print, print_step};
 pub use unfold::{is_explicit, unfold};
 pub use value::{Branch, Check, Link, Scenario, Seeds, Start, StartExpect, Step, Verify};

@@ -14,7 +14,7 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// Where.
-        at: Place,
+        at: FilePosition,
         /// Which bits of each byte; all by default.
         xor: u8,
         /// How many bytes; 1 by default.
@@ -25,14 +25,14 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// The new end.
-        to: Place,
+        to: FilePosition,
     },
     /// `zeros FILE at= bytes=`: writes zeros; at the end where no place is given.
     Zeros {
         /// The file.
         file: String,
         /// Where.
-        at: Option<Place>,
+        at: Option<FilePosition>,
         /// How many.
         bytes: u64,
     },
@@ -42,7 +42,7 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// Where.
-        at: Option<Place>,
+        at: Option<FilePosition>,
         /// What: `hex=`, `text=`, `size=`.
         bytes: Content,
     },
@@ -52,7 +52,7 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// Where.
-        at: Option<Place>,
+        at: Option<FilePosition>,
         /// Its offset.
         offset: u64,
         /// Its timestamp, in milliseconds; 0 by default.
@@ -68,7 +68,7 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// Where.
-        at: Option<Place>,
+        at: Option<FilePosition>,
         /// The entry.
         entry: Entry,
     },
@@ -101,13 +101,13 @@ pub enum Surgery {
         /// The file.
         file: String,
         /// Where.
-        at: Place,
+        at: FilePosition,
     },
 }
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePosition {
     /// `at=15`: this byte; `at=-1`: counted from the end, so the last byte.
     Byte(i64),
     /// `at="50%"`: so far into the file, 0 to 99.

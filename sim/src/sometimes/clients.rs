@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{State, States};
-use crate::trace::{Answer, CallId, Event, Placed, Recovered, Request, Seen, Sent};
+use crate::trace::{Answer, CallId, Event, Placed, Recovered, Request, Seen, Sent, TopicPartition};
 use broker::error::Code;
-
-type Place = (Arc<str>, u32);
 
 struct Call {
     client: Arc<str>,
@@ -26,7 +24,7 @@ struct Unknown {
 #[derive(Default)]
 pub(super) struct Clients {
     calls: BTreeMap<CallId, Call>,
-    acknowledged: BTreeMap<Place, BTreeSet<u64>>,
+    acknowledged: BTreeMap<TopicPartition, BTreeSet<u64>>,
     unknown: Vec<Unknown>,
     was_full: bool,
     lost: bool,

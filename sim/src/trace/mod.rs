@@ -18,6 +18,8 @@ pub mod print;
 mod recorder;
 mod world;
 
+use std::sync::Arc;
+
 pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
 pub use event::{DiskOp, Event};
 pub use image::{Image, ImageFile, Moment};
@@ -27,6 +29,9 @@ pub use world::{Clock, Pace, World};
 
 /// Simulated milliseconds since the run began.
 pub type Millis = u64;
+
+/// A partition: its topic, and its number there.
+pub type TopicPartition = (Arc<str>, u32);
 
 /// An event, and when it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use super::world::broker;
 use crate::scenario::fault::Errno;
 use crate::scenario::syntax::sense;
 use crate::scenario::{
-    Aim, Entry, Fault, FaultKind, Keep, Op, Phase, Place, Start, StartExpect, Step, Surgery, When,
+    Aim, Entry, Fault, FaultKind, FilePosition, Keep, Op, Phase, Start, StartExpect, Step, Surgery, When,
 };
 
 fn keep() -> impl Strategy<Value = Keep> {
@@ -74,8 +74,8 @@ pub(super) fn life() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Place> {
-    prop_oneof![any::<i64>().prop_map(Place::Byte), (0..100u8).prop_map(Place::Percent)]
+fn place() -> impl Strategy<Value = FilePosition> {
+    prop_oneof![any::<i64>().prop_map(FilePosition::Byte), (0..100u8).prop_map(FilePosition::Percent)]
 }
 
 pub(super) fn surgery() -> impl Strategy<Value = Surgery> {

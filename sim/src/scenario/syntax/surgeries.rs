@@ -4,19 +4,19 @@ use super::fields::Fields;
 use super::kinds::{self, BITS, BYTES, Bad, NUMBER, Plain, TEXT, TIME};
 use super::requests::{content, key, value};
 use crate::scenario::Content;
-use crate::scenario::surgery::{Entry, Place, Surgery};
+use crate::scenario::surgery::{Entry, FilePosition, Surgery};
 
-const PLACE: Plain<Place> = Plain(
+const PLACE: Plain<FilePosition> = Plain(
     |v| {
-        let byte = v.as_integer().and_then(|n| i64::try_from(n).ok()).map(Place::Byte);
+        let byte = v.as_integer().and_then(|n| i64::try_from(n).ok()).map(FilePosition::Byte);
         let percent = v.as_string().and_then(|text| text.strip_suffix('%')?.parse::<u8>().ok());
-        let percent = percent.filter(|p| *p < 100).map(Place::Percent);
+        let percent = percent.filter(|p| *p < 100).map(FilePosition::Percent);
         byte.or(percent)
             .map_or_else(|| Bad::wanted(r#"a byte (-1 is the last one), or "0%" to "99%" in quotes"#), Ok)
     },
     |place| match place {
-        Place::Byte(n) => n.to_string(),
-        Place::Percent(p) => kinds::quoted(&format!("{p}%")),
+        FilePosition::Byte(n) => n.to_string(),
+        FilePosition::Percent(p) => kinds::quoted(&format!("{p}%")),
     },
 );
 
@@ -42,8 +42,8 @@ pub fn blank(word: &str) -> Option<Surgery> {
     let file = String::new;
     let empty = Content::Text(String::new());
     Some(match word {
-        "corrupt" => Surgery::Corrupt { file: file(), at: Place::Byte(0), xor: 0xff, bytes: 1 },
-        "truncate" => Surgery::Truncate { file: file(), to: Place::Byte(0) },
+        "corrupt" => Surgery::Corrupt { file: file(), at: FilePosition::Byte(0), xor: 0xff, bytes: 1 },
+        "truncate" => Surgery::Truncate { file: file(), to: FilePosition::Byte(0) },
         "zeros" => Surgery::Zeros { file: file(), at: None, bytes: 0 },
         "write" => Surgery::Write { file: file(), at: None, bytes: empty },
         "write-record" => {
@@ -56,7 +56,7 @@ pub fn blank(word: &str) -> Option<Surgery> {
         "copy" => Surgery::Copy { file: file(), to: file() },
         "rename" => Surgery::Rename { file: file(), to: file() },
         "make-dir" => Surgery::MakeDir { dir: file() },
-        "unreadable" => Surgery::Unreadable { file: file(), at: Place::Byte(0) },
+        "unreadable" => Surgery::Unreadable { file: file(), at: FilePosition::Byte(0) },
         _ => return None,
     })
 }

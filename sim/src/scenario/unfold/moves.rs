@@ -8,8 +8,8 @@ use rand::{Rng, RngExt};
 
 use super::{Streams, Topic};
 use crate::scenario::{
-    Aim, Branch, ClockChange, Consume, Content, CreateTopic, Expect, Fault, FaultKind, Keep, Link, LookUp,
-    OffsetAt, Op, Phase, Place, Produce, Start, StartExpect, Step, Surgery,
+    Aim, Branch, ClockChange, Consume, Content, CreateTopic, Expect, Fault, FaultKind, FilePosition, Keep,
+    Link, LookUp, OffsetAt, Op, Phase, Produce, Start, StartExpect, Step, Surgery,
 };
 
 /// The names in `weights`.
@@ -328,8 +328,8 @@ impl Mover<'_> {
         format!("{}/{}/{which}.{ending}", topic.name, rng.random_range(0..topic.partitions))
     }
 
-    fn a_place(&mut self) -> Place {
-        Place::Percent(self.streams.faults.random_range(0..100))
+    fn a_place(&mut self) -> FilePosition {
+        FilePosition::Percent(self.streams.faults.random_range(0..100))
     }
 
     /// Stopped cleanly or killed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::drawn_step;
 use crate::scenario::random::alternatives;
 use crate::scenario::{
-    Content, DiskSettings, Draw, FaultKind, NetSettings, Place, Produce, Send, Span, Step, Surgery,
+    Content, DiskSettings, Draw, FaultKind, FilePosition, NetSettings, Produce, Send, Span, Step, Surgery,
 };
 
 /// Steps that a run executes.
@@ -138,8 +138,8 @@ fn pauses(send: &Send) -> Duration {
 /// How many bytes a change of a file may write. What lies before them counts: a file that is longer than its data is zeros in
 /// between, and these are kept too.
 fn written(surgery: &Surgery) -> u64 {
-    let from = |at: Option<Place>| match at {
-        Some(Place::Byte(at)) => u64::try_from(at).unwrap_or(0),
+    let from = |at: Option<FilePosition>| match at {
+        Some(FilePosition::Byte(at)) => u64::try_from(at).unwrap_or(0),
         _ => 0,
     };
     match surgery {
