@@ -118,9 +118,6 @@ impl Scan {
                 at += bytes as u64;
                 continue;
             }
-            if let Some((offset, ..)) = found {
-                break Tail::Disorder { found: offset, position: Position::new(at) };
-            }
             let ahead = match window.look_forward(at, end) {
                 Err(e) => break Tail::Unreadable(e.to_string()),
                 Ok(ahead) => ahead,
@@ -263,21 +260,36 @@ mod tests {
             batch.bytes().to_vec()
         };
         let (whole, stray) = (log(&[b"0", &[7; 200], b"2", b"3"]), misplaced(b"stray"));
-        let mut bytes = whole.clone();
-        bytes[100..100 + stray.len()].copy_from_slice(&stray);
-        let found = scan(&bytes);
-        // And it shows that the log had come further.
-        let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(100) };
-        assert_eq!((found.records, found.end.get(), &found.tail), (3, 4, &disorder));
-        let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
-        assert_eq!((hole.position.get(), hole.bytes, hole.next.get()), (30, 229, 2));
+        // In the middle of a record, and where one begins.
+        for at in [100, 30] {
+            let mut bytes = whole.clone();
+            bytes[at..at + stray.len()].copy_from_slice(&stray);
+            let found = scan(&bytes);
+            // And it shows that the log had come further.
+            let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(at as u64) };
+            assert_eq!((found.records, found.end.get(), &found.tail), (3, 4, &disorder));
+            let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
+            assert_eq!((hole.position.get(), hole.bytes, hole.next.get()), (30, 229, 2));
 
-        // Where none follows, it is what was found; what lies in its value is no record of this log.
-        let follows = &whole[259..];
-        for stray in [misplaced(b"stray"), misplaced(follows)] {
-            let bytes = [&whole[..100], &stray].concat();
-            assert_eq!(scan(&bytes).tail, disorder);
+            // Where none follows, it is what was found; what lies in its value is no record of this log.
+            let follows = &whole[259..];
+            for stray in [misplaced(b"stray"), misplaced(follows)] {
+                let bytes = [&whole[..at], &stray].concat();
+                assert_eq!(scan(&bytes).tail, disorder);
+            }
         }
+    }
+
+    #[test]
+    fn an_old_record_between_two_is_bytes_that_are_no_record() {
+        let (whole, old) = (log(&[b"0", b"1", b"2"]), log(&[b"0"]));
+        let found = scan(&[&whole[..60], &old, &whole[60..]].concat());
+        assert_eq!((found.records, found.end.get(), &found.tail), (3, 3, &Tail::Clean));
+        let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
+        assert_eq!(
+            (hole.position.get(), hole.bytes, hole.first, hole.next),
+            (60, 30, hole.next, Offset::new(2))
+        );
     }
 
     #[test]

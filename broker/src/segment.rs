@@ -375,9 +375,8 @@ impl<F: DiskFile> View<F> {
             return Ok(behind);
         }
         let ahead = window.look_forward(at.get(), expected)?;
-        let found = ahead.follows.or(ahead.misplaced);
-        let found = found.map(|(next_at, next)| (next, Position::new(next_at)));
-        let behind = found.filter(|(next, _)| *next >= expected && *next < self.end);
+        let found = ahead.follows.map(|(next_at, next)| (next, Position::new(next_at)));
+        let behind = found.filter(|(next, _)| *next < self.end);
         if readable(window, at, found).is_ok() {
             self.gaps.remember(gap, end, behind);
         }
@@ -563,6 +562,24 @@ mod tests {
         // And what is remembered is checked.
         view.log.bytes.lock().unwrap()[50 * RECORD + 100] ^= 1;
         assert_eq!(read(&view, 1), (99, true));
+    }
+
+    /// Where a record of another place stands, only the checksum is right: it may be another partition's.
+    #[tokio::test(start_paused = true)]
+    async fn a_misplaced_record_is_not_given() {
+        let mut view = damaged();
+        let bytes = view.log.bytes.lock().unwrap().clone();
+        let last = &bytes[99 * RECORD..];
+        for kept in [RECORD, RECORD + 100] {
+            let bytes = [&bytes[..kept], last].concat();
+            view.bytes = bytes.len() as u64;
+            *view.log.bytes.lock().unwrap() = bytes;
+            view.gaps = Arc::default();
+            assert_eq!(
+                (read(&view, 0), read(&view, 1), read(&view, 99)),
+                ((1, false), (100, true), (100, true))
+            );
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -169,7 +169,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(stopped && is_it)
     }
 
-    /// What complete valid records start after `position`, where the record with the offset `expected` should be.
+    /// What complete valid records there are from `position` on, where the one with the offset `expected` should be and is not.
     ///
     /// One that can follow there is found in any case. What is in the wrong place is found as far as its checksums can be
     /// computed in bounded time, since a value can be made of millions of plausible headers.
@@ -177,6 +177,12 @@ impl<'a, F: DiskFile> Window<'a, F> {
         let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
         let (mut sums, mut ahead) = (None, Ahead::default());
         let mut at = position + 1;
+        if let Ok(stray) = self.record(position)?
+            && stray.offset != expected
+        {
+            ahead.misplaced = Some((position, stray.offset));
+            at = position + stray.len() as u64;
+        }
         while at + HEADER_BYTES as u64 <= self.limit {
             let window = self.bytes(at, HEADER_BYTES)?;
             if window.len() < HEADER_BYTES {
