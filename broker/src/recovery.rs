@@ -283,10 +283,10 @@ impl<D: Disk> Recovery<'_, D> {
         let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
         if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
             // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
-            let (base, from) = last.as_ref().map_or((synced.segment, Position::ZERO), |last| {
-                (last.sealed.base, Position::new(last.sealed.bytes))
+            let (base, from, bytes) = last.as_ref().map_or((synced.segment, Position::ZERO, 0), |last| {
+                (last.sealed.base, Position::new(last.sealed.bytes), last.torn)
             });
-            self.damage(&self.path(base, Kind::Log), from, 0, end, synced.end);
+            self.damage(&self.path(base, Kind::Log), from, bytes, end, synced.end);
             end = synced.end;
             if let Some(last) = last {
                 (last.sealed.end, last.whole) = (end, false);

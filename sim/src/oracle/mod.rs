@@ -9,6 +9,7 @@
 //! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `disk_errors`, `topic_changes` | what the disk has done to the broker; and which topics are on their way, or leaving |
 //! | `whole_records` | what lay whole in the files before a start, and is there after it |
+//! | `named_stretches` | the damage that a start names, byte for byte |
 //! | `retained` | what retention may take |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
 //! | [`walk`] | goes through a trace, keeps the model, and asks each promise where it can be broken |
@@ -22,6 +23,7 @@ mod disk_errors;
 mod identical_records;
 pub mod look;
 pub mod model;
+mod named_stretches;
 mod obstacles;
 mod p01_dense;
 mod p02_kept;

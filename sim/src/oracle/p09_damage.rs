@@ -1,7 +1,8 @@
 //! P9: no acknowledged record behind damage is ever cut; the damage is named.
 //!
 //! That every record on both sides is still served is P2's look, which calls a loss beside damage by this promise's name.
-//! Here: the offset that is damaged is the one that the error names, and nobody is told of damage where there is none.
+//! Here: the offset that is damaged is the one that the error names, and nobody is told of damage where there is none. Which bytes a
+//! start names is the business of [`super::named_stretches`].
 
 use broker::error::Code;
 

@@ -1,6 +1,6 @@
 //! P9: damage is named where it is, and nowhere else.
 
-use super::{CrashKind, Event, Mode, Story, log};
+use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, records, recovered};
 
 const NONE: [&str; 0] = [];
 
@@ -34,4 +34,60 @@ fn what_is_damaged_is_not_said_to_be_out_of_range() {
     };
     assert_eq!(story("a.c"), NONE);
     assert_eq!(story("a?c"), ["not named"]);
+}
+
+/// `abcd` is stored, and this is what is left of its log; the start names these stretches, and cuts so much off.
+fn names(left: &[u8], named: &[Damage], cut: u64) -> Vec<&'static str> {
+    let mut story = Story::new(Mode::Os);
+    story.stored("abcd", 0);
+    story.crash(CrashKind::Process);
+    story.touches(&[(0, &records(0, "abcd"))], &[(0, left)]);
+    story.image(Moment::Down, &[(0, left)]);
+    story.starts();
+    story.says(Recovered { end: 4, cut, damage: named.iter().map(in_first_log).collect(), ..recovered() });
+    story.broken()
+}
+
+/// Byte, bytes, first bad offset, first good offset behind it.
+type Damage = (u64, u64, u64, u64);
+
+fn in_first_log(&(at, bytes, first, next): &Damage) -> (String, u64, u64, u64, u64) {
+    (format!("{:020}.log", 0), at, bytes, first, next)
+}
+
+/// The log of `abcd` with a broken byte in these records. Each has 29 bytes.
+fn broken(offsets: &[usize]) -> Vec<u8> {
+    let mut bytes = records(0, "abcd");
+    offsets.iter().for_each(|offset| bytes[offset * 29 + 28] ^= 1);
+    bytes
+}
+
+#[test]
+fn a_start_names_no_byte_of_a_whole_record() {
+    let left = broken(&[1]);
+    assert_eq!(names(&left, &[(29, 29, 1, 2)], 0), NONE);
+    assert_eq!(names(&left, &[(0, 58, 0, 2)], 0), ["whole record named"]);
+    assert_eq!(names(&left, &[(28, 30, 1, 2)], 0), ["whole record named"]);
+    assert_eq!(names(&left, &[(29, 58, 1, 3)], 0), ["whole record named"]);
+    assert_eq!(names(&left, &[(29, 30, 1, 2)], 0), ["whole record named"]);
+    assert_eq!(names(&left, &[(29, 29, 1, 3)], 0), ["whole record named"]);
+}
+
+#[test]
+fn a_start_names_all_that_is_damaged() {
+    let left = broken(&[0, 2]);
+    assert_eq!(names(&left, &[(0, 29, 0, 1), (58, 29, 2, 3)], 0), NONE);
+    assert_eq!(names(&left, &[(0, 29, 0, 1)], 0), ["not named whole"]);
+    assert_eq!(names(&left, &[(1, 28, 0, 1), (58, 29, 2, 3)], 0), ["not named whole"]);
+    assert_eq!(names(&left, &[(0, 28, 0, 1), (58, 29, 2, 3)], 0), ["not named whole"]);
+}
+
+#[test]
+fn what_stands_behind_the_last_record_is_named_whole_or_not_at_all() {
+    let (left, both) = (broken(&[3]), broken(&[1, 3]));
+    assert_eq!(names(&left, &[(87, 29, 3, 4)], 0), NONE);
+    assert_eq!(names(&left, &[(87, 0, 3, 4)], 0), ["not named whole"]);
+    assert_eq!(names(&left, &[(87, 0, 3, 4)], 29), NONE);
+    assert_eq!(names(&both, &[(29, 29, 1, 2)], 0), NONE);
+    assert_eq!(names(&both, &[(29, 29, 1, 2), (87, 0, 3, 4)], 0), ["not named whole"]);
 }

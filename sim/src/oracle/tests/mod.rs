@@ -113,24 +113,23 @@ impl Story {
     /// The same, and where its log ends.
     fn found(&mut self, end: u64, damage: &[(u64, u64)]) {
         let damage = damage.iter().map(|(from, to)| (log(0), 0, 40, *from, *to)).collect();
-        let said = Recovered {
-            topic: "orders".into(),
-            partition: 0,
-            start: 0,
-            end,
-            cut: 0,
-            set_aside: 0,
-            rebuilt: Vec::new(),
-            damage,
-            fenced: None,
-            notes: Vec::new(),
-        };
+        self.says(Recovered { end, damage, ..recovered() });
+    }
+
+    /// A start that says this of partition 0.
+    fn says(&mut self, said: Recovered) {
         self.add(Event::Started { clean: false, partitions: vec![said], notes: Vec::new() });
     }
 
     /// The files of partition 0 at a moment: the base offset of each log, and its bytes.
     fn image(&mut self, moment: Moment, logs: &[(u64, &[u8])]) {
         self.add(Event::Image { moment, image: image(logs) });
+    }
+
+    /// The scenario changes these logs to those.
+    fn touches(&mut self, before: &[(u64, &[u8])], after: &[(u64, &[u8])]) {
+        self.image(Moment::Untouched, before);
+        self.image(Moment::Touched, after);
     }
 
     /// Something fails on partition 0's first log, as a fault has it.
@@ -300,6 +299,22 @@ impl Story {
     /// What it has found, as a person reads it.
     fn in_words(&self) -> Vec<String> {
         judge(&self.trace).broken.into_iter().map(|broken| broken.found).collect()
+    }
+}
+
+/// What a start says of partition 0 when it is empty.
+fn recovered() -> Recovered {
+    Recovered {
+        topic: "orders".into(),
+        partition: 0,
+        start: 0,
+        end: 0,
+        cut: 0,
+        set_aside: 0,
+        rebuilt: Vec::new(),
+        damage: Vec::new(),
+        fenced: None,
+        notes: Vec::new(),
     }
 }
 

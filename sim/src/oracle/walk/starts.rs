@@ -3,7 +3,7 @@
 use super::Walk;
 use crate::oracle::look::name;
 use crate::oracle::model::Partition;
-use crate::oracle::{Promise, p09_damage, whole_records};
+use crate::oracle::{Promise, named_stretches, p09_damage, whole_records};
 use crate::trace::{CrashKind, Millis, Mode, Recovered, Starting};
 
 impl Walk {
@@ -31,7 +31,13 @@ impl Walk {
     /// What a start says it found, beside what lay there.
     fn kept_whole(&mut self, said: &[Recovered]) {
         let Some(before) = self.down.take() else { return };
-        said.iter().for_each(|said| whole_records::started(&mut self.findings, &self.model, &before, said));
+        let was_well = !self.disk_errors.struck_since_start();
+        for said in said {
+            whole_records::started(&mut self.findings, &self.model, &before, said);
+            if was_well {
+                named_stretches::started(&mut self.findings, &self.model, &before, said);
+            }
+        }
     }
 
     /// A start that came to its end: what it says of the stop before it, and of the files that it found.
