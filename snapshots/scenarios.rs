@@ -92,6 +92,9 @@ fn test(file: &ScenarioFile, printing: &Mutex<()>) -> Result<(), Failed> {
 fn crash_points(file: &ScenarioFile, scenario: &Scenario) -> Result<(), Failed> {
     let run = Run::new(scenario, scenario.seeds.start, None).map_err(|e| e.to_string())?;
     let report = explore(&run, Bounds::quick());
+    if let Some(panicked) = report.panicked {
+        return Err(Failed::from(panicked.to_string()));
+    }
     match report.first {
         None => Ok(()),
         Some(first) => Err(Failed::from(format!(

@@ -260,8 +260,9 @@ fn worst<'a>(mut failures: impl Iterator<Item = &'a Failure> + Clone) -> Option<
 }
 
 fn broken(report: &Report) -> Option<String> {
-    let first = report.first.as_ref()?;
-    Some(format!("{} ({})", first.broken.promise, first.broken.kind))
+    let panicked = || report.panicked.as_ref().map(ToString::to_string);
+    let first = report.first.as_ref();
+    first.map(|first| format!("{} ({})", first.broken.promise, first.broken.kind)).or_else(panicked)
 }
 
 #[cfg(test)]

@@ -26,6 +26,25 @@ pub fn watch(patience: Duration, late: impl FnOnce() + Send + 'static) -> Watch 
     Watch { _running: running }
 }
 
+/// Asks this from time to time, on a thread of its own, and does `late` with the first answer, unless what is given back is dropped
+/// before.
+pub fn watch_for<T>(
+    every: Duration,
+    ask: impl Fn() -> Option<T> + Send + 'static,
+    late: impl FnOnce(T) + Send + 'static,
+) -> Watch {
+    let (running, ended) = channel();
+    let wait = move || {
+        while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            if let Some(what) = ask() {
+                return late(what);
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("patience".to_owned()).spawn(wait);
+    Watch { _running: running }
+}
+
 /// Runs it on a thread of its own; `None` where it has not come to its end after this time. The thread then goes on, and ends
 /// with the process.
 pub fn within<T: Send + 'static>(
@@ -57,6 +76,18 @@ mod tests {
         assert_eq!(told.recv(), Ok("late"));
         drop((in_time, late));
         assert!(told.recv().is_err(), "whoever was in time tells nothing");
+    }
+
+    #[test]
+    fn who_is_asked_again_and_again_tells_once() {
+        let (tell, told) = channel();
+        let mut answers = vec![Some("late"), None, None];
+        let answers = std::sync::Mutex::new(std::mem::take(&mut answers));
+        let ask = move || answers.lock().ok()?.pop()?;
+        let watch = watch_for(Duration::from_millis(1), ask, move |what| _ = tell.send(what));
+        assert_eq!(told.recv(), Ok("late"));
+        assert!(told.recv().is_err());
+        drop(watch);
     }
 
     #[test]

@@ -4,9 +4,12 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use faults::{Op, Site};
-use sim::explore::{Bounds, Choice, Run, Violation, explore, locate};
+use sim::explore::{Bounds, Choice, Run, Violation, Whereabouts, explore, explore_telling, locate};
 use sim::source_line::SourceLine;
 use sim::suite;
 
@@ -40,7 +43,7 @@ fn violation(run: &Run, off: &SourceLine, depth: u32) -> (Run, Violation) {
 /// What the missing sync is a sync of, and after which change it is missing at the earliest.
 fn located(run: &Run, off: &SourceLine) -> (String, String) {
     let (run, violation) = violation(run, off, 1);
-    let mend = locate(&run, &violation, 16).expect("a single sync mends it");
+    let mend = locate(&run, &violation, 16, &Whereabouts::default()).expect("a single sync mends it");
     (mend.path, mend.after)
 }
 
@@ -81,7 +84,7 @@ fn a_crash_inside_a_recovery_is_written_too() {
     assert!(violation.nested.is_some(), "{violation}");
     let witness = sim::explore::witness(&run, &violation).expect("it comes after the first step");
     assert!(witness.shows, "{}", sim::scenario::syntax::print(&witness.scenario));
-    let mend = locate(&run, &violation, 16).expect("a single sync mends it");
+    let mend = locate(&run, &violation, 16, &Whereabouts::default()).expect("a single sync mends it");
     assert!(mend.in_recovery && mend.path.ends_with(".log.tmp"), "{mend}");
 }
 
@@ -110,6 +113,64 @@ fn the_first_violation_is_the_same_on_any_number_of_threads() {
     let alone = first(1);
     assert!(alone.is_some());
     assert!((2..6).all(|threads| first(threads) == alone));
+}
+
+/// What counts is how many different things were done, and not which thread has done them, or that two have.
+#[test]
+fn the_figures_are_the_same_on_any_number_of_threads() {
+    let run = recorded("torn_tail_and_new_records");
+    let figures = |threads| {
+        let bounds = Bounds { threads: NonZeroUsize::new(threads), nested_cuts: true, ..bounds(2) };
+        let text = explore(&run, bounds).to_string();
+        text.lines().filter(|line| !line.starts_with("states/s")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let alone = figures(1);
+    for threads in 2..6 {
+        assert_eq!(figures(threads), alone, "{threads} threads");
+    }
+}
+
+/// Whatever panics on a thread of the explorer: the report says where it was.
+#[test]
+fn a_panic_is_told_with_the_crash_that_was_looked_at() {
+    let run = recorded("torn_tail");
+    let calls = AtomicUsize::new(0);
+    let panics = || assert!(calls.fetch_add(1, Ordering::Relaxed) < 3, "what it says");
+    for threads in [1, 2] {
+        calls.store(0, Ordering::Relaxed);
+        let bounds = Bounds { threads: NonZeroUsize::new(threads), ..bounds(1) };
+        let report = explore_telling(&run, bounds, &Whereabouts::default(), &panics);
+        let panicked = report.panicked.as_ref().expect("it has panicked").to_string();
+        assert!(!report.holds() && report.points < run.len as u64, "{report}");
+        assert!(panicked.starts_with("a panic after disk operation "), "{panicked}");
+        assert!(panicked.contains("what it says"), "{panicked}");
+    }
+}
+
+/// A thread that does not go on is seen from outside, and at which crash.
+#[test]
+fn a_thread_that_hangs_is_late() {
+    let run = recorded("torn_tail");
+    let whereabouts = Whereabouts::default();
+    let (hangs, goes_on) = (Barrier::new(2), Barrier::new(2));
+    let is_first = AtomicBool::new(true);
+    let hang = || {
+        if is_first.swap(false, Ordering::Relaxed) {
+            hangs.wait();
+            goes_on.wait();
+        }
+    };
+    std::thread::scope(|scope| {
+        let explored = scope.spawn(|| explore_telling(&run, bounds(1), &whereabouts, &hang));
+        hangs.wait();
+        let patience = Duration::from_millis(1);
+        let late = std::iter::repeat_with(|| whereabouts.late(patience)).flatten().next();
+        assert_eq!(late.expect("it is late").point.steps, 0);
+        assert_eq!(whereabouts.late(Duration::from_secs(3600)), None);
+        goes_on.wait();
+        assert!(explored.join().expect("it ends").holds());
+    });
+    assert_eq!(whereabouts.late(Duration::ZERO), None, "nobody is on the way any more");
 }
 
 /// What the explorer is asked about is the scenario, and not only what comes of its crashes.

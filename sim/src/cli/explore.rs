@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,8 +12,9 @@ use super::bar::Bar;
 use super::find::find;
 use super::out::{complain, say};
 use super::{duration, hurry, images, number};
-use sim::explore::{Bounds, Report, Run, Violation, explore_telling, locate, witness};
+use sim::explore::{Bounds, Report, Run, Violation, Whereabouts, explore_telling, locate, witness};
 use sim::outcome::{self, Failure};
+use sim::patience::{Watch, watch_for};
 use sim::report::SIM;
 use sim::scenario::Profile;
 use sim::scenario::syntax::print;
@@ -46,7 +48,7 @@ pub struct Explore {
     /// Switch off one of the broker's syncs, as in broker/src/topic.rs:42, to see what notices.
     #[arg(long, value_name = "FILE:LINE")]
     without: Option<SourceLine>,
-    /// How long the run that is explored may take.
+    /// How long the run that is explored may take, and the recovery of each image.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,
     /// Say which missing sync explains the first violation.
@@ -105,7 +107,9 @@ impl Explore {
                 say!("FAILED without any crash of the explorer's\n{failure}\n");
             }
             codes.extend(run.failures.first().map(Failure::exit_code));
-            let report = self.explored(file, &run);
+            let whereabouts = Arc::new(Whereabouts::default());
+            let watch = self.hurry_images(file, seed, &whereabouts);
+            let report = self.explored(file, &run, &whereabouts);
             say!("{report}");
             if !(run.failures.is_empty() && report.holds()) {
                 broken.push(file.name.as_str());
@@ -113,7 +117,12 @@ impl Explore {
             if let Some(violation) = &report.first {
                 codes.push(1);
                 say!("\nFAILED {violation}");
-                self.show(file, &run, violation);
+                self.show(file, &run, violation, &whereabouts);
+            }
+            drop(watch);
+            if let Some(panicked) = &report.panicked {
+                complain!("FAILED  seed {seed} of {}: {panicked}", file.path.display());
+                codes.push(4);
             }
             explored += 1;
             say!();
@@ -124,20 +133,42 @@ impl Explore {
         ExitCode::from(outcome::worst(codes))
     }
 
-    fn explored(&self, file: &ScenarioFile, run: &Run) -> Report {
+    fn explored(&self, file: &ScenarioFile, run: &Run, whereabouts: &Whereabouts) -> Report {
         let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
         let threads = NonZeroUsize::new(self.threads);
         let bounds = Bounds { images, inner, depth: self.depth, threads, ..Bounds::default() };
         let bar = Bar::new(run.len as u64 + 1);
         bar.name(format!("crash points of {}", file.name));
-        let report = explore_telling(run, bounds, &|| bar.step());
+        let report = explore_telling(run, bounds, whereabouts, &|| bar.step());
         bar.clear();
         report
     }
 
+    /// Ends the program where the recovery of an image does not come to its end in time.
+    fn hurry_images(&self, file: &ScenarioFile, seed: u64, whereabouts: &Arc<Whereabouts>) -> Watch {
+        let (path, patience) = (file.path.display().to_string(), self.patience);
+        let whereabouts = whereabouts.clone();
+        let every = (patience / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        watch_for(
+            every,
+            move || whereabouts.late(patience),
+            move |crash| {
+                let seconds = patience.as_secs();
+                complain!(
+                    "FAILED  seed {seed} of {path}: the recovery has not come to its end after {seconds} s; \
+                 `--patience` waits longer\n{crash}"
+                );
+                std::process::exit(4);
+            },
+        )
+    }
+
     /// What a violation needs to be seen again, and understood.
-    fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation) {
-        match witness(run, violation) {
+    fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation, whereabouts: &Whereabouts) {
+        let watch = hurry(self.patience, &file.path, run.scenario.seeds.start);
+        let witness = witness(run, violation);
+        drop(watch);
+        match witness {
             None => say!("\nthe crash comes before the first step: no fault can be aimed at it"),
             Some(found) => {
                 let text = print(&found.scenario);
@@ -160,7 +191,7 @@ impl Explore {
             }
         }
         if self.locate {
-            match locate(run, violation, self.limit.max(LOCATE_IMAGES)) {
+            match locate(run, violation, self.limit.max(LOCATE_IMAGES), whereabouts) {
                 Some(mend) => say!("\n{mend}"),
                 None => say!("\nno single sync mends it"),
             }

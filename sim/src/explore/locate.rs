@@ -11,8 +11,9 @@ use faults::{History, Op, Site, Step};
 
 use super::recover::recover;
 use super::report::Violation;
-use super::visit::{AddedSync, explore_with};
-use super::{Bounds, Run, explore};
+use super::visit::{AddedSync, explore_telling, explore_with};
+use super::whereabouts::Whereabouts;
+use super::{Bounds, Run};
 
 /// A sync that mends a violation.
 #[derive(Clone, Debug)]
@@ -32,17 +33,17 @@ pub struct Mend {
 }
 
 /// The earliest sync that mends a violation; none where no single one does. So many images of each crash point have to hold.
-pub fn locate(run: &Run, violation: &Violation, images: u64) -> Option<Mend> {
+pub fn locate(run: &Run, violation: &Violation, images: u64, whereabouts: &Whereabouts) -> Option<Mend> {
     match violation.nested {
-        None => in_the_run(run, violation.point.steps, images),
-        Some(nested) => in_recovery(run, violation, nested.steps, images),
+        None => in_the_run(run, violation.point.steps, images, whereabouts),
+        Some(nested) => in_recovery(run, violation, (nested.steps, images), whereabouts),
     }
 }
 
-fn in_the_run(run: &Run, until: usize, images: u64) -> Option<Mend> {
+fn in_the_run(run: &Run, until: usize, images: u64, whereabouts: &Whereabouts) -> Option<Mend> {
     let holds = |run: &Run, from: usize| {
         let bounds = Bounds { images, from, to: Some(until + 1), depth: 1, ..Bounds::default() };
-        explore(run, bounds).holds()
+        explore_telling(run, bounds, whereabouts, &|| {}).holds()
     };
     earliest(run.history.steps(), until, |behind, path| {
         let mended = run.with_sync(behind, path);
@@ -51,7 +52,12 @@ fn in_the_run(run: &Run, until: usize, images: u64) -> Option<Mend> {
 }
 
 /// The violation came of a crash inside a recovery, so the sync is added to what that recovery did.
-fn in_recovery(run: &Run, violation: &Violation, until: usize, images: u64) -> Option<Mend> {
+fn in_recovery(
+    run: &Run,
+    violation: &Violation,
+    (until, images): (usize, u64),
+    whereabouts: &Whereabouts,
+) -> Option<Mend> {
     let point = violation.point;
     let history = recovery_of(run, violation)?;
     let mut mend = earliest(history.steps(), until, |behind, path| {
@@ -59,7 +65,7 @@ fn in_recovery(run: &Run, violation: &Violation, until: usize, images: u64) -> O
         let (from, to) = (point.steps, Some(point.steps));
         let threads = Some(NonZeroUsize::MIN);
         let bounds = Bounds { inner: images, from, to, threads, ..Bounds::default() };
-        let report = explore_with(run, bounds, Some(&added), &|| {});
+        let report = explore_with(run, bounds, Some(&added), (whereabouts, &|| {}));
         report.compared > 0 && report.holds()
     })?;
     mend.in_recovery = true;

@@ -19,6 +19,7 @@
 //! | [`nested`] | crashes inside recovery |
 //! | [`mod@witness`] | a violation, as a scenario that shows it again |
 //! | [`mod@locate`] | which sync is missing |
+//! | [`whereabouts`] | at which image each thread is, for who waits for it |
 //! | [`report`] | the figures |
 
 mod go_on;
@@ -29,14 +30,16 @@ pub mod recover;
 mod recovered;
 pub mod report;
 pub mod visit;
+pub mod whereabouts;
 pub mod witness;
 
 use std::num::NonZeroUsize;
 
 pub use locate::{Mend, locate};
 pub use record::{Run, Unexplorable};
-pub use report::{Choice, Point, Report, Violation};
+pub use report::{Choice, Crash, Panicked, Point, Report, Violation};
 pub use visit::{explore, explore_telling};
+pub use whereabouts::Whereabouts;
 pub use witness::{Witness, witness};
 
 /// How much is visited.

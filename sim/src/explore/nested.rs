@@ -2,15 +2,16 @@
 //! first crash and the second are each of the process alone or of the machine. The second recovery is judged like every other,
 //! and must come to the same bytes as the one that nobody disturbed.
 
+use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use faults::{Cursor, History, Images};
-use fnv::FnvHashSet;
+use fnv::{FnvHashSet, FnvHasher};
 
 use super::recover::Found;
-use super::recovered::Start;
-use super::report::{Choice, Point, Report};
+use super::recovered::{Depth, Start, hold};
+use super::report::{Choice, Crash, Point};
 use super::visit::{Shared, choose, cuts, judge, pick};
 use crate::oracle::Broken;
 use crate::oracle::walk::Walk;
@@ -24,6 +25,10 @@ const CUT_IMAGES: u64 = 4;
 
 /// A recovery that nobody disturbed.
 pub(super) struct First<'a> {
+    /// On which thread.
+    pub(super) thread: usize,
+    /// The crash before it.
+    pub(super) point: Point,
     pub(super) found: &'a Found,
     /// The run up to the crash before it.
     pub(super) crashed: &'a Walk,
@@ -53,15 +58,34 @@ pub(super) struct Judged {
     ended: bool,
 }
 
+impl Judged {
+    fn as_number(&self) -> u64 {
+        let mut hasher = FnvHasher::default();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// How much was visited inside of one recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Visited {
+    /// Crash points inside writes.
+    pub(super) cuts: u64,
+    /// Images built.
+    pub(super) images: u64,
+    /// Crash points with more images than the bound.
+    pub(super) sampled: u64,
+}
+
 /// Goes through the crash points of one recovery; the first violation, and where. Nothing is judged that is in `seen`.
 pub(super) fn visit(
     shared: &Shared<'_>,
-    (report, seen): (&mut Report, &mut FnvHashSet<Judged>),
+    (visited, seen): (&mut Visited, &mut FnvHashSet<Judged>),
     first: &First<'_>,
 ) -> Option<(Point, Broken)> {
     let once = first.found.image();
     let after_power = Start { boot: BOOT.into(), ..first.start.clone() };
-    let mut inside = Inside { shared, report, first, once, after_power, seen };
+    let mut inside = Inside { shared, visited, first, once, after_power, seen };
     let mut cursor = first.history.cursor();
     loop {
         let steps = cursor.position();
@@ -78,7 +102,7 @@ pub(super) fn visit(
 
 struct Inside<'a, 'b> {
     shared: &'a Shared<'a>,
-    report: &'b mut Report,
+    visited: &'b mut Visited,
     first: &'a First<'a>,
     once: Arc<crate::trace::Image>,
     after_power: Start,
@@ -100,7 +124,7 @@ impl Inside<'_, '_> {
         let most = bounds.inner.min(CUT_IMAGES);
         few(cuts(position, len)).into_iter().find_map(|bytes| {
             let images = cursor.images_inside(bytes)?;
-            self.report.cuts += 1;
+            self.visited.cuts += 1;
             self.images(&images, (steps, Some(bytes)), most)
         })
     }
@@ -113,14 +137,16 @@ impl Inside<'_, '_> {
     ) -> Option<(Point, Broken)> {
         let salt = steps as u64 ^ bytes.map_or(0, |bytes| (bytes + 1) << 20);
         let (mut choices, sampled) = choose(images, bound, salt);
-        self.report.sampled += u64::from(sampled);
+        self.visited.sampled += u64::from(sampled);
         choices.push(Choice::Process);
         choices.into_iter().find_map(|choice| self.image(images, Point { steps, bytes, choice }))
     }
 
     fn image(&mut self, images: &Images, point: Point) -> Option<(Point, Broken)> {
         let image = pick(images, point.choice);
-        self.report.images += 1;
+        self.visited.images += 1;
+        let crash = Crash { point: self.first.point, nested: Some(point) };
+        self.shared.whereabouts.arrives(self.first.thread, crash);
         let power = point.choice != Choice::Process;
         // What shows the same files with nothing pending is something else.
         let hash = if power { image.hash() } else { !image.hash() };
@@ -134,19 +160,18 @@ impl Inside<'_, '_> {
             failing: found.failing,
             ended: self.has_ended(point) && !images.process_crash().has_lost_pages(),
         };
+        let (number, compares) = (judged.as_number(), self.must_be_alike(power));
         if !self.seen.insert(judged) {
             return None;
         }
         let start = if power { &self.after_power } else { self.first.start };
-        let (found, new) = self.shared.recoveries.recovered(&image, hash, start);
-        self.report.nested += u64::from(new);
-        self.report.judged += 1;
+        let found = self.shared.recoveries.recovered(&image, hash, start, Depth::Recovery);
+        hold(&self.shared.nested).insert(number, compares && found.is_ok());
         let mut walk = self.walk(images, point);
         judge(&mut walk, &found, self.first.now);
         if let Ok(again) = &*found
-            && self.must_be_alike(power)
+            && compares
         {
-            self.report.compared += 1;
             walk.again(Again::Killed { operation: point.steps as u64 }, &self.once, Ok(&again.image()));
         }
         walk.findings.first().map(|broken| (point, broken.clone()))

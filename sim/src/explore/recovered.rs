@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::settings::Settings;
 use faults::Image;
-use fnv::{FnvHashMap, FnvHashSet, FnvHasher};
+use fnv::{FnvHashMap, FnvHasher};
 
 use super::go_on::go_on;
 use super::record::Run;
@@ -32,7 +32,8 @@ pub(super) struct Recoveries<'a> {
 /// that it was.
 #[derive(Default)]
 struct Memory {
-    ever: FnvHashSet<Key>,
+    /// The least depth at which each was met.
+    ever: FnvHashMap<Key, Depth>,
     found: FnvHashMap<Key, Known>,
     bytes: usize,
 }
@@ -40,17 +41,31 @@ struct Memory {
 /// So much is kept of what recoveries have found.
 const MEMORY_BYTES: usize = 256 << 20;
 
+/// Which crash has left an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Depth {
+    /// One of the run.
+    Run,
+    /// One inside a recovery.
+    Recovery,
+}
+
 impl Memory {
-    /// Whether it is the first time that anything was found there.
-    fn learn(&mut self, key: Key, found: &Known) -> bool {
+    /// What is known of an image, which is met at this depth.
+    fn look_up(&mut self, key: &Key, depth: Depth) -> Option<Known> {
+        let least = self.ever.entry(key.clone()).or_insert(depth);
+        *least = depth.min(*least);
+        self.found.get(key).cloned()
+    }
+
+    fn learn(&mut self, key: Key, found: &Known) {
         let bytes = found.as_ref().as_ref().map_or(0, Found::bytes);
         if self.bytes + bytes > MEMORY_BYTES {
             (self.found, self.bytes) = (FnvHashMap::default(), 0);
         }
-        if self.found.insert(key.clone(), found.clone()).is_none() {
+        if self.found.insert(key, found.clone()).is_none() {
             self.bytes += bytes;
         }
-        self.ever.insert(key)
     }
 }
 
@@ -70,15 +85,23 @@ impl<'a> Recoveries<'a> {
         Self { run, known: Mutex::default(), then: Mutex::default() }
     }
 
-    /// What the broker makes of an image; whether it had to be asked.
-    pub(super) fn recovered(&self, image: &Image, hash: u128, start: &Start) -> (Known, bool) {
+    /// What the broker makes of an image.
+    pub(super) fn recovered(&self, image: &Image, hash: u128, start: &Start, depth: Depth) -> Known {
         let key = (hash, start.number, start.boot.clone());
-        if let Some(found) = hold(&self.known).found.get(&key) {
-            return (found.clone(), false);
-        }
-        let found = Arc::new(self.ask(image, start));
-        let new = hold(&self.known).learn(key, &found);
-        (found, new)
+        let known = hold(&self.known).look_up(&key, depth);
+        known.unwrap_or_else(|| {
+            let found = Arc::new(self.ask(image, start));
+            hold(&self.known).learn(key, &found);
+            found
+        })
+    }
+
+    /// How many different ones there were of what a crash of the run left, and how many others of what a crash inside a recovery
+    /// left.
+    pub(super) fn distinct(&self) -> (u64, u64) {
+        let memory = hold(&self.known);
+        let of_run = memory.ever.values().filter(|depth| **depth == Depth::Run).count();
+        (of_run as u64, (memory.ever.len() - of_run) as u64)
     }
 
     /// How many different results there were.
@@ -114,6 +137,6 @@ fn said(found: &Found) -> u64 {
     hasher.finish()
 }
 
-fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn hold<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -29,6 +29,24 @@ pub struct Point {
     pub choice: Choice,
 }
 
+/// A crash of the run, and what was left; with the crash inside the recovery after it, where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crash {
+    /// The crash of the run.
+    pub point: Point,
+    /// Where in what the recovery did it was crashed, and what was left.
+    pub nested: Option<Point>,
+}
+
+/// A panic, in the broker or in the explorer.
+#[derive(Clone, Debug)]
+pub struct Panicked {
+    /// The crash whose image was looked at; none before the first.
+    pub crash: Option<Crash>,
+    /// What it said, and where.
+    pub words: String,
+}
+
 /// A broken promise, and where.
 #[derive(Clone, Debug)]
 pub struct Violation {
@@ -67,6 +85,8 @@ pub struct Report {
     pub violations: u64,
     /// The first of them.
     pub first: Option<Violation>,
+    /// The first panic: what lies behind it was not visited.
+    pub panicked: Option<Panicked>,
     /// The places in the broker that synced, in the run or in a recovery.
     pub sites: BTreeSet<Site>,
     /// How long it took.
@@ -76,9 +96,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether all promises held.
+    /// Whether all was visited, and all promises held.
     pub fn holds(&self) -> bool {
-        self.violations == 0
+        self.violations == 0 && self.panicked.is_none()
     }
 
     /// Recoveries, each of them judged, per second and thread.
@@ -102,6 +122,10 @@ impl Report {
         let earlier = |a: &Violation, b: &Violation| a.point.cmp(&b.point).then(a.nested.cmp(&b.nested));
         self.first = match (self.first.take(), other.first) {
             (Some(a), Some(b)) => Some(if earlier(&a, &b).is_le() { a } else { b }),
+            (a, b) => a.or(b),
+        };
+        self.panicked = match (self.panicked.take(), other.panicked) {
+            (Some(a), Some(b)) => Some(if a.crash <= b.crash { a } else { b }),
             (a, b) => a.or(b),
         };
     }
@@ -166,7 +190,7 @@ impl fmt::Display for Choice {
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "after disk operation {}", self.point.steps)?;
         if let Some(bytes) = self.point.bytes {
@@ -178,6 +202,23 @@ impl fmt::Display for Violation {
             bytes.map_or(Ok(()), |bytes| write!(f, " and {bytes} bytes of the next"))?;
             write!(f, ": {choice}")?;
         }
-        write!(f, "\n{}", self.broken)
+        Ok(())
+    }
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.crash {
+            None => f.write_str("a panic before the first crash point")?,
+            Some(crash) => write!(f, "a panic {crash}")?,
+        }
+        write!(f, "\n{}", self.words)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let crash = Crash { point: self.point, nested: self.nested };
+        write!(f, "{crash}\n{}", self.broken)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use broker::settings::Settings;
@@ -14,8 +14,10 @@ use super::Bounds;
 use super::nested;
 use super::record::Run;
 use super::recover::Found;
-use super::recovered::{Recoveries, Start};
-use super::report::{Choice, Point, Report};
+use super::recovered::{Depth, Recoveries, Start, hold};
+use super::report::{Choice, Crash, Panicked, Point, Report};
+use super::whereabouts::Whereabouts;
+use crate::executor::panics::caught;
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
@@ -26,7 +28,7 @@ use crate::world::host::log_settings;
 const CUT_EVERYWHERE: u64 = 48;
 
 /// All that the judgement of a crash depends on.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Judged {
     /// The image, by its hash.
     image: u128,
@@ -43,12 +45,16 @@ pub(super) struct Shared<'a> {
     pub(super) run: &'a Run,
     pub(super) bounds: Bounds,
     pub(super) recoveries: Recoveries<'a>,
-    /// What was judged, and the earliest crash point that it was met at.
-    judged: Mutex<FnvHashMap<Judged, Point>>,
+    /// What was judged, the earliest crash point that it was met at, and how much was visited inside its recovery.
+    judged: Mutex<FnvHashMap<Judged, (Point, nested::Visited)>>,
+    /// What was judged inside recoveries, by hash, and whether it was compared too.
+    pub(super) nested: Mutex<FnvHashMap<u64, bool>>,
     /// The first crash point with a violation, as far as known.
     first: AtomicUsize,
     /// A sync that is added to the recovery of one image, the only one that is looked at.
     added_sync: Option<&'a AddedSync>,
+    /// Is told which image each thread takes up.
+    pub(super) whereabouts: &'a Whereabouts,
     /// Is told of each crash point that is done with.
     done: &'a (dyn Fn() + Sync),
 }
@@ -67,12 +73,17 @@ pub(super) struct AddedSync {
 
 /// Explores a run. With a violation, crash points behind the first that has one are left out.
 pub fn explore(run: &Run, bounds: Bounds) -> Report {
-    explore_telling(run, bounds, &|| {})
+    explore_telling(run, bounds, &Whereabouts::default(), &|| {})
 }
 
 /// As [`explore`]; `done` is called after each crash point, of which there are at most as many as operations, and one.
-pub fn explore_telling(run: &Run, bounds: Bounds, done: &(dyn Fn() + Sync)) -> Report {
-    explore_with(run, bounds, None, done)
+pub fn explore_telling(
+    run: &Run,
+    bounds: Bounds,
+    whereabouts: &Whereabouts,
+    done: &(dyn Fn() + Sync),
+) -> Report {
+    explore_with(run, bounds, None, (whereabouts, done))
 }
 
 /// As [`explore`]; with a sync that is added to a recovery, nothing but the crash points of that recovery.
@@ -81,22 +92,22 @@ pub(super) fn explore_with(
     run: &Run,
     bounds: Bounds,
     added_sync: Option<&AddedSync>,
-    done: &(dyn Fn() + Sync),
+    (whereabouts, done): (&Whereabouts, &(dyn Fn() + Sync)),
 ) -> Report {
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = bounds.threads.map_or_else(cores, usize::from);
     let first = AtomicUsize::new(usize::MAX);
-    let (recoveries, judged) = (Recoveries::of(run), Mutex::default());
-    let shared = Shared { run, bounds, recoveries, judged, first, added_sync, done };
+    let (recoveries, judged, nested) = (Recoveries::of(run), Mutex::default(), Mutex::default());
+    let shared = Shared { run, bounds, recoveries, judged, nested, first, added_sync, whereabouts, done };
     let mut report = Report { operations: run.len, threads, ..Report::default() };
     if threads == 1 {
-        report.add(Visit::new(&shared).all(0, 1));
+        report.add(Visit::new(&shared, 0).all(1));
     } else {
         let parts: Vec<Report> = std::thread::scope(|scope| {
             let spawn = |thread| {
                 let shared = &shared;
-                scope.spawn(move || Visit::new(shared).all(thread, threads))
+                scope.spawn(move || Visit::new(shared, thread).all(threads))
             };
             let threads: Vec<_> = (0..threads).map(spawn).collect();
             threads.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e))).collect()
@@ -104,7 +115,7 @@ pub(super) fn explore_with(
         parts.into_iter().for_each(|part| report.add(part));
     }
     report.sites.extend(run.sites());
-    report.gone_on = shared.recoveries.results() as u64;
+    shared.sum_up(&mut report);
     report.took = began.elapsed();
     report
 }
@@ -112,6 +123,8 @@ pub(super) fn explore_with(
 /// One thread's way through the crash points.
 struct Visit<'a> {
     shared: &'a Shared<'a>,
+    /// The number of the thread.
+    thread: usize,
     report: Report,
     /// The trace, up to the crash point.
     walk: Walk,
@@ -127,11 +140,12 @@ struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    fn new(shared: &'a Shared<'a>) -> Self {
+    fn new(shared: &'a Shared<'a>, thread: usize) -> Self {
         let starts = shared.run.starts.iter().enumerate();
         let settings = starts.map(|(i, (_, settings))| (i, log_settings(settings))).collect();
         Self {
             shared,
+            thread,
             report: Report::default(),
             walk: Walk::default(),
             entry: 0,
@@ -143,23 +157,34 @@ impl<'a> Visit<'a> {
         }
     }
 
-    fn all(mut self, thread: usize, threads: usize) -> Report {
+    /// All of its crash points; after a panic, those before it.
+    fn all(mut self, threads: usize) -> Report {
+        let went = caught(|| self.go(threads));
+        let crash = self.shared.whereabouts.leaves(self.thread);
+        if let Err(words) = went {
+            self.shared.first.fetch_min(crash.map_or(0, |crash| crash.point.steps), Ordering::Relaxed);
+            self.report.panicked = Some(Panicked { crash, words });
+        }
+        self.report
+    }
+
+    fn go(&mut self, threads: usize) {
         let (run, bounds) = (self.shared.run, self.shared.bounds);
         let last = bounds.to.map_or(run.len, |to| to.min(run.len));
         let mut cursor = run.history.cursor();
         loop {
             let steps = cursor.position();
             if steps > last || self.shared.first.load(Ordering::Relaxed) < steps {
-                return self.report;
+                return;
             }
             self.walk_to(run.marks.get(steps).copied().unwrap_or(run.trace.entries.len()));
             let is_asked = steps >= bounds.from && !self.is_half_done(steps);
-            if is_asked && steps % threads == thread {
+            if is_asked && steps % threads == self.thread {
                 self.point(&cursor, steps);
                 (self.shared.done)();
             }
             if !cursor.advance() {
-                return self.report;
+                return;
             }
         }
     }
@@ -241,6 +266,7 @@ impl<'a> Visit<'a> {
         if self.shared.added_sync.is_some_and(|added| added.point != point) {
             return;
         }
+        self.shared.whereabouts.arrives(self.thread, Crash { point, nested: None });
         self.report.images += 1;
         let power = point.choice != Choice::Process;
         let bounds = self.shared.bounds;
@@ -250,15 +276,14 @@ impl<'a> Visit<'a> {
             // What is pending behind the files that it shows is still there, and differs from point to point.
             false => image.hash() ^ u128::from(salt(point.steps, point.bytes)),
         };
-        if !self.shared.claims(Judged { image: hash, knowledge: self.knowledge, power, deeper }, point) {
+        let judged = Judged { image: hash, knowledge: self.knowledge, power, deeper };
+        if !self.shared.claims(judged, point) {
             return;
         }
         let number = self.start.unwrap_or(0);
         let Some(settings) = self.settings.get(&number).cloned() else { return };
         let start = Start { number, settings, boot: self.shared.run.boot(point) };
-        let (found, new) = self.shared.recoveries.recovered(image, hash, &start);
-        self.report.recoveries += u64::from(new);
-        self.report.judged += 1;
+        let found = self.shared.recoveries.recovered(image, hash, &start, Depth::Run);
         let mut walk = crashed.clone();
         walk.findings.entry = self.entry.saturating_sub(1);
         judge(&mut walk, &found, self.now);
@@ -267,9 +292,14 @@ impl<'a> Visit<'a> {
         } else if let Ok(found) = &*found {
             let steps = found.history.iter().flat_map(|history| history.steps());
             self.report.sites.extend(steps.filter(|step| step.is_sync()).filter_map(|step| step.site));
-            let first = Crashed { found, crashed, power, start: &start };
-            if deeper && let Some((at, broken)) = self.inside_recovery(&first) {
-                self.violated(point, Some(at), &broken);
+            let first = Crashed { point, found, crashed, power, start: &start };
+            if deeper {
+                let mut visited = nested::Visited::default();
+                let violation = self.inside_recovery(&first, &mut visited);
+                self.shared.visited_inside(judged, visited);
+                if let Some((at, broken)) = violation {
+                    self.violated(point, Some(at), &broken);
+                }
             }
         }
     }
@@ -280,8 +310,12 @@ impl<'a> Visit<'a> {
     }
 
     /// The crash points of a recovery; the first violation, and where.
-    fn inside_recovery(&mut self, crashed: &Crashed<'_>) -> Option<(Point, Broken)> {
-        let Crashed { found, crashed, power, start } = *crashed;
+    fn inside_recovery(
+        &mut self,
+        crashed: &Crashed<'_>,
+        visited: &mut nested::Visited,
+    ) -> Option<(Point, Broken)> {
+        let Crashed { point, found, crashed, power, start } = *crashed;
         let recorded = found.history.as_ref()?;
         let mended;
         let (history, crash_points) = match self.shared.added_sync {
@@ -292,13 +326,25 @@ impl<'a> Visit<'a> {
             None => (recorded, 0..=recorded.len()),
         };
         let (now, knowledge) = (self.now, self.knowledge);
-        let first = nested::First { found, crashed, power, start, now, knowledge, history, crash_points };
-        nested::visit(self.shared, (&mut self.report, &mut self.nested), &first)
+        let first = nested::First {
+            thread: self.thread,
+            point,
+            found,
+            crashed,
+            power,
+            start,
+            now,
+            knowledge,
+            history,
+            crash_points,
+        };
+        nested::visit(self.shared, (visited, &mut self.nested), &first)
     }
 }
 
 /// A recovery, and the run up to the crash before it.
 struct Crashed<'a> {
+    point: Point,
     found: &'a Found,
     crashed: &'a Walk,
     power: bool,
@@ -309,18 +355,39 @@ impl Shared<'_> {
     /// Whether what was met at this crash point is to be judged there: not where an earlier one has come to it. Which thread comes
     /// first does not matter: the earliest crash point always judges it.
     fn claims(&self, what: Judged, point: Point) -> bool {
-        let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        match judged.entry(what) {
-            Entry::Occupied(earlier) if *earlier.get() < point => false,
+        match hold(&self.judged).entry(what) {
+            Entry::Occupied(earlier) if earlier.get().0 < point => false,
             Entry::Occupied(mut later) => {
-                later.insert(point);
+                later.get_mut().0 = point;
                 true
             }
             Entry::Vacant(free) => {
-                free.insert(point);
+                free.insert((point, nested::Visited::default()));
                 true
             }
         }
+    }
+
+    /// How much was visited inside the recovery of what was judged: the same, wherever it was met.
+    fn visited_inside(&self, what: Judged, visited: nested::Visited) {
+        if let Some((_, inside)) = hold(&self.judged).get_mut(&what) {
+            *inside = visited;
+        }
+    }
+
+    /// Adds what all threads have come to together. Two may do the same at the same time, and so more than one alone: what counts is
+    /// how many different things were done.
+    fn sum_up(&self, report: &mut Report) {
+        let (judged, nested) = (hold(&self.judged), hold(&self.nested));
+        for (_, inside) in judged.values() {
+            report.cuts += inside.cuts;
+            report.images += inside.images;
+            report.sampled += inside.sampled;
+        }
+        report.judged = (judged.len() + nested.len()) as u64;
+        report.compared = nested.values().filter(|compared| **compared).count() as u64;
+        (report.recoveries, report.nested) = self.recoveries.distinct();
+        report.gone_on = self.recoveries.results() as u64;
     }
 }
 
