@@ -12,6 +12,15 @@ impl BrokerClock {
         self.0.push((now, clock));
     }
 
+    /// Whether it has ever shown less than before.
+    pub fn has_run_back(&self) -> bool {
+        let is_back = |pair: &[(Millis, Clock)]| {
+            let [(since, before), (at, after)] = pair else { return false };
+            after.shows < before.shows.saturating_add(if before.runs { at - since } else { 0 })
+        };
+        self.0.windows(2).any(is_back)
+    }
+
     /// The earliest and the latest that it showed between two times, both included; `None` where nobody has looked at it.
     pub fn between(&self, from: Millis, to: Millis) -> Option<(u64, u64)> {
         let first = self.0.partition_point(|(at, _)| *at <= from).checked_sub(1)?;
@@ -45,5 +54,16 @@ mod tests {
         assert_eq!(clock.between(3, 5), Some((1003, 1005)));
         assert_eq!(clock.between(3, 12), Some((400, 1010)));
         assert_eq!(clock.between(15, 90), Some((405, 410)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_is_told_from_one_that_is_set_ahead() {
+        let mut clock = BrokerClock::default();
+        clock.shows(Clock { shows: 1000, runs: true }, 0);
+        clock.shows(Clock { shows: 1010, runs: false }, 10);
+        clock.shows(Clock { shows: 1010, runs: true }, 30);
+        assert!(!clock.has_run_back());
+        clock.shows(Clock { shows: 1019, runs: true }, 40);
+        assert!(clock.has_run_back());
     }
 }

@@ -71,6 +71,9 @@ pub(crate) struct Walk {
     raw: bool,
     /// A call that a signal has interrupted, and that may be made again.
     interrupted: Option<DiskOp>,
+    now: Millis,
+    /// When the broker's process began to start.
+    process_began: Millis,
 }
 
 /// A call without its answer.
@@ -87,6 +90,7 @@ struct Open {
 impl Walk {
     /// Takes in an entry. Gives whether that can change what has to be found after a crash.
     pub(crate) fn entry(&mut self, entry: &Entry) -> bool {
+        self.now = entry.at;
         let settled = self.interruption(&entry.event);
         let f = &mut self.findings;
         match &entry.event {

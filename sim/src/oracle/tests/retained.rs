@@ -2,7 +2,8 @@
 
 use faults::Op;
 
-use super::{Answer, Mode, Request, Story};
+use super::{Answer, Event, Mode, Request, Story, World};
+use crate::trace::Clock;
 
 const NONE: [&str; 0] = [];
 
@@ -27,4 +28,36 @@ fn a_segment_goes_only_while_there_is_more_than_what_is_kept() {
     assert_eq!(goes(Some(200), false), ["removed too soon"]);
     assert_eq!(goes(None, false), ["removed too soon"]);
     assert_eq!(goes(None, true), NONE);
+}
+
+/// A topic that keeps records for so long has two segments, and the first one, with a record in it, goes after some time; by a clock
+/// that shows this when the record is sent, and that before the segment goes.
+fn goes_at(age: u64, after: u64, clock: (u64, u64)) -> Vec<&'static str> {
+    let mut story = Story::bare(Mode::Os);
+    let (topic, retention_bytes) = ("orders".into(), None);
+    let id =
+        story.call(Request::CreateTopic { topic, partitions: 1, retention_bytes, retention_ms: Some(age) });
+    story.answer(id, Answer::Done);
+    let shows = |shows| Event::World(World::Clock(Clock { shows, runs: false }));
+    story.add(shows(clock.0));
+    story.does(Op::Write, 0, 100);
+    story.stored("a", 0);
+    story.does(Op::Write, 1, 100);
+    story.later(after);
+    story.add(shows(clock.1));
+    story.does(Op::Remove, 0, 0);
+    story.broken()
+}
+
+#[test]
+fn a_segment_goes_only_when_all_of_it_is_older_than_what_is_kept() {
+    assert_eq!(goes_at(500, 501, (1000, 1501)), NONE);
+    assert_eq!(goes_at(500, 501, (1000, 1500)), ["removed too soon"]);
+    assert_eq!(goes_at(500, 10, (1000, 1501)), NONE, "the clock was set ahead");
+}
+
+#[test]
+fn a_segment_from_the_future_ages_with_the_process() {
+    assert_eq!(goes_at(500, 1000, (1000, 400)), NONE);
+    assert_eq!(goes_at(500, 400, (1000, 400)), ["removed too soon"]);
 }

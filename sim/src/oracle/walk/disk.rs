@@ -6,7 +6,7 @@ use super::Walk;
 use crate::oracle::decode;
 use crate::oracle::model::Partition;
 use crate::oracle::paths::{self, InPartition};
-use crate::oracle::retained;
+use crate::oracle::retained::{self, Removed};
 use crate::trace::{DiskOp, Event};
 
 /// Whether a disk operation can change what has to be found after a crash. Most of what the disk does tells nobody anything: it
@@ -172,9 +172,16 @@ impl Walk {
             Op::SetLen => self.logs.resized(&op.path, op.len),
             Op::Remove => {
                 let is_leaving = self.topic_changes.is_leaving(path.topic);
-                if self.logs.holds_any(&op.path) && self.obstacles.serves() && !is_leaving {
-                    let of = (path.topic, path.partition);
-                    retained::removes(&mut self.findings, &self.model, &self.logs, of);
+                let base = path.file.strip_suffix(".log").and_then(decode::base_offset);
+                if let Some(base) = base
+                    && self.logs.holds_any(&op.path)
+                    && self.obstacles.serves()
+                    && !is_leaving
+                {
+                    let (at, process_began) = (self.now, self.process_began);
+                    let (topic, partition) = (path.topic, path.partition);
+                    let removed = Removed { topic, partition, base, at, process_began };
+                    retained::removes(&mut self.findings, &self.model, &self.logs, &removed);
                 }
                 self.logs.removed(&op.path);
             }

@@ -86,6 +86,7 @@ impl Walk {
     pub(super) fn starting(&mut self, starting: &Starting) {
         self.obstacles.starting(starting);
         self.disk_errors.start_begins();
+        self.process_began = self.now;
         self.last_stop.start_begins();
         let model = &mut self.model;
         let same = self.connections_max == 0 || model.index_interval == Some(starting.index_interval);
