@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use faults::{Errno, Op};
 
 use super::life::{Doing, Life};
 use super::{State, States};
-use crate::trace::{DiskOp, Event};
+use crate::trace::{DiskOp, Event, Request, Sent};
 
 /// From so many segments on, lookups have a choice.
 const MANY: usize = 4;
+
+/// Of requests that came back to back, the broker reads so much at once, or less; and more where it has memory for it. The rest is for
+/// what records have more of on the disk than in a request.
+const READ_AT_ONCE: u64 = (256 << 10) + (64 << 10);
 
 /// The disk so far.
 #[derive(Default)]
@@ -23,6 +28,8 @@ pub(super) struct Disk {
     /// Writes to each log since its last sync.
     unsynced: BTreeMap<Arc<str>, u32>,
     wrote: bool,
+    /// Bytes of the longest request so far: one that is not whole may have been read before.
+    longest: u64,
 }
 
 impl Disk {
@@ -38,6 +45,10 @@ impl Disk {
 
     /// Something else than the disk.
     pub(super) fn saw(&mut self, event: &Event) {
+        if let Event::Call { request: Request::Produce { records, .. }, .. } = event {
+            let bytes = |record: &Sent| record.value.len() + record.key.as_ref().map_or(0, Bytes::len);
+            self.longest = self.longest.max(records.iter().map(bytes).sum::<usize>() as u64);
+        }
         if matches!(event, Event::Crash { .. } | Event::NotStarted { .. }) {
             (self.rolling, self.wrote) = (None, false);
             self.unsynced.clear();
@@ -74,6 +85,8 @@ impl Disk {
             }
             _ => {}
         }
+        let is_long = op.op == Op::Write && op.len > READ_AT_ONCE + self.longest;
+        states.add_if(State::ReadAhead, is_log && serves && is_long);
         let short = op.op == Op::Write && op.result.is_ok_and(|done| done < op.len);
         states.add_if(State::ShortWrite, short);
     }

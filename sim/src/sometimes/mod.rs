@@ -93,6 +93,7 @@ states! {
     UnknownAbsent "unknown produce found absent" "A record whose produce had no answer was not there later.",
     Batch "batch over several partitions" "One request's records went to several partitions.",
     Pipelined "requests pipelined" "A client had several requests under way.",
+    ReadAhead "requests read ahead" "A write to a log was longer than what the broker reads at once of one connection without more memory.",
     Concurrent "clients at the same time" "Two clients had requests under way at the same time.",
     ClockBack "timestamps ran backwards" "A record was younger than the one after it.",
     NetworkCut "network cut" "A link between hosts was cut or held.",
