@@ -13,7 +13,10 @@ use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// How [`Disk::open`] treats a file that is or is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +199,17 @@ impl Disk for OsDisk {
             Open::Create => options.write(true).create(true),
             Open::CreateNew => options.write(true).create_new(true),
         };
-        options.open(path)
+        // A named pipe would be waited for until somebody opens its other end.
+        match options.custom_flags(flag(OFlags::NONBLOCK)).open(path) {
+            Ok(file) => no_special_file(&file.metadata()?).map(|()| file),
+            // A socket cannot be opened at all, and what the system says of that is no help.
+            Err(e) if e.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+                Err(fs::metadata(path).and_then(|found| no_special_file(&found)).err().unwrap_or(e))
+            }
+            // A regular file that another program has a lease of: to wait is to let it give that back.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => options.custom_flags(0).open(path),
+            Err(e) => Err(e),
+        }
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
@@ -238,7 +251,7 @@ impl Disk for OsDisk {
     }
 
     fn open_dir(&self, dir: &Path) -> io::Result<File> {
-        File::open(dir)
+        open_dir(dir)
     }
 
     fn sync_dir(&self, dir: &File) -> io::Result<()> {
@@ -246,7 +259,7 @@ impl Disk for OsDisk {
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<File> {
-        let handle = File::open(dir)?;
+        let handle = open_dir(dir)?;
         match handle.try_lock() {
             Ok(()) => Ok(handle),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
@@ -263,6 +276,28 @@ impl Disk for OsDisk {
         let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(id.trim().to_owned())
     }
+}
+
+/// Where something else has the name, it is not waited for either.
+fn open_dir(dir: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(flag(OFlags::DIRECTORY)).open(dir)
+}
+
+/// As the standard library takes it.
+fn flag(flag: OFlags) -> i32 {
+    flag.bits().cast_signed()
+}
+
+/// Refuses what is neither a file nor a directory: nothing of ours lies in it, and to read it might take for ever.
+fn no_special_file(found: &fs::Metadata) -> io::Result<()> {
+    let kind = found.file_type();
+    let what = match kind {
+        _ if kind.is_file() || kind.is_dir() => return Ok(()),
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, and no regular file")))
 }
 
 impl DiskFile for File {
@@ -311,6 +346,41 @@ mod tests {
         fn sync_data(&self) -> io::Result<()> {
             unreachable!("it is only written")
         }
+    }
+
+    /// What waits for somebody at the other end of a pipe waits for ever.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // a thread of its own, for what might not end
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        use std::os::unix::net::UnixListener;
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, socket] = ["fifo", "socket"].map(|name| dir.path().join(name));
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let (told, tells) = std::sync::mpsc::channel();
+        let directory = dir.path().to_owned();
+        std::thread::spawn(move || {
+            let of = |path: &Path| {
+                let opened = [Open::Read, Open::Write, Open::Create].map(|how| OsDisk.open(path, how).err());
+                let directories = [OsDisk.open_dir(path).err(), OsDisk.lock_dir(path).err()];
+                (opened.map(|e| e.map(|e| e.to_string())), directories.map(|e| e.map(|e| e.kind())))
+            };
+            let made = OsDisk.open(&fifo, Open::CreateNew).unwrap_err().kind();
+            let dirs =
+                [Open::Read, Open::Write].map(|how| OsDisk.open(&directory, how).err().map(|e| e.kind()));
+            told.send((of(&fifo), of(&socket), of(Path::new("/dev/null")), made, dirs)).unwrap();
+        });
+        let (fifo, socket, device, made, dirs) =
+            tells.recv_timeout(std::time::Duration::from_secs(20)).expect("nothing is waited for");
+        let is = |what: &str| {
+            [const { None::<()> }; 3].map(|_| Some(format!("it is {what}, and no regular file")))
+        };
+        let not_a_directory = [Some(io::ErrorKind::NotADirectory); 2];
+        assert_eq!(fifo, (is("a named pipe"), not_a_directory));
+        assert_eq!(socket, (is("a socket"), not_a_directory));
+        assert_eq!(device, (is("a device"), not_a_directory));
+        assert_eq!(made, io::ErrorKind::AlreadyExists);
+        assert_eq!(dirs, [None, Some(io::ErrorKind::IsADirectory)], "as ever");
     }
 
     #[test]

@@ -301,6 +301,35 @@ fn logs_are_verified_though_the_settings_are_lost() {
     assert_eq!(files, ["t/topic", "t/0/00000000000000000000.log"]);
 }
 
+/// To open one is to wait until somebody opens its other end, which nobody does.
+#[test]
+fn named_pipes_are_told_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stopped(dir.path());
+    let pipe = |name: &str| {
+        let path = data.join(name);
+        let _ = std::fs::remove_file(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    };
+    let is_pipe = "it is a named pipe, and no regular file";
+    let log = pipe("t/0/00000000000000000000.log");
+    let why = complaint(&broker().arg("dump").arg(log).output().unwrap());
+    assert!(why.contains(is_pipe), "{why}");
+    pipe("notes/topic");
+    pipe("clean");
+    let said = String::from_utf8(verify(&data).stdout).unwrap();
+    for file in ["clean", "notes/topic", "t/0/00000000000000000000.log"] {
+        assert!(
+            said.lines().any(|l| l.starts_with(&format!("fault: {file}")) && l.contains(is_pipe)),
+            "{file}: {said}"
+        );
+    }
+    let (_, said) = Process::start(&data, &[]).stop();
+    assert!(said.lines().any(|l| l.contains("notes serves nothing") && l.contains(is_pipe)), "{said}");
+}
+
 type Breaks = fn(&std::path::Path) -> std::io::Result<()>;
 
 /// What is broken so is said so, and the exit code is 1.

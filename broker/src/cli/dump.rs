@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use broker::disk::DiskFile;
+use broker::disk::{Disk, DiskFile, Open, OsDisk};
 use broker::files::{self, Kind, Name};
 use broker::index::{ENTRY_BYTES, Entry};
 use broker::scan::Window;
@@ -92,7 +92,7 @@ fn dump(path: &Path, args: &Args, output: &mut Output) -> Result<u64, Stop> {
             return Err(Stop::Because(format!("{path} is not a .log, .index or .timeindex file")));
         }
     };
-    let opened = File::open(path).and_then(|file| Ok((DiskFile::len(&file)?, file)));
+    let opened = OsDisk.open(path, Open::Read).and_then(|file| Ok((DiskFile::len(&file)?, file)));
     let (len, file) = opened.map_err(|e| format!("{}: {e}", path.display()))?;
     output.line(format_args!("{}  {}", path.display(), quantity::show_bytes(len)))?;
     match kind {
