@@ -40,6 +40,9 @@ pub struct Entry {
     pub is_dir: bool,
 }
 
+/// What tells a directory from every other: its device, and its number there.
+pub type Identity = (u64, u64);
+
 /// A file system. Cheap to clone; clones are the same file system.
 pub trait Disk: Clone + Debug + Send + Sync + 'static {
     /// An open file.
@@ -59,6 +62,8 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<Entry>>;
     /// Whether this name is that of a link, wherever that leads; not where there is none.
     fn is_link(&self, path: &Path) -> io::Result<bool>;
+    /// What tells the directory of this name from every other, whatever names it has; `None` where each has one name only.
+    fn identity(&self, dir: &Path) -> io::Result<Option<Identity>>;
     /// Gives a file or directory another name, in the place of what had it. Atomic; durable after `sync_dir` on both.
     #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -238,6 +243,10 @@ impl Disk for OsDisk {
         }
     }
 
+    fn identity(&self, dir: &Path) -> io::Result<Option<Identity>> {
+        Ok(Some(identity(&fs::metadata(dir)?)))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -268,8 +277,7 @@ impl Disk for OsDisk {
     }
 
     fn is_locked(&self, lock: &File, dir: &Path) -> io::Result<bool> {
-        let (ours, named) = (lock.metadata()?, fs::metadata(dir)?);
-        Ok((ours.dev(), ours.ino()) == (named.dev(), named.ino()))
+        Ok(identity(&lock.metadata()?) == identity(&fs::metadata(dir)?))
     }
 
     fn boot_id(&self) -> Option<String> {
@@ -298,6 +306,10 @@ fn no_special_file(found: &fs::Metadata) -> io::Result<()> {
         _ => "a device",
     };
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, and no regular file")))
+}
+
+fn identity(metadata: &fs::Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
 }
 
 impl DiskFile for File {

@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats · home
-//! log       record → batch → index → meter → scan → gaps → segment → markers → recovery → partition → retention → topic → opening → broker
+//! log       record → batch → index → meter → scan → gaps → segment → markers → recovery → partition → retention → topic → listing → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -22,6 +22,7 @@ pub mod files;
 mod gaps;
 mod home;
 pub mod index;
+mod listing;
 pub mod markers;
 pub mod meter;
 pub mod metrics;

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::disk::{self, Disk};
 use crate::files;
 use crate::home::Home;
+use crate::listing;
 use crate::markers::{self, Closed, Evidence, LastRun, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
@@ -127,6 +128,8 @@ struct Task<'a> {
     topic: &'a str,
     number: u32,
     made: &'a Made,
+    /// Another one that its directory is, too: see [`listing::twins`].
+    twin: Option<&'a str>,
 }
 
 /// What a topic was made with, as far as it is known.
@@ -162,6 +165,8 @@ pub(crate) enum Origin<'a> {
         last: &'a LastRun,
         /// Why nothing may be changed, where that is so.
         read_only: Option<&'a str>,
+        /// Another partition that its directory is, too, and that is served.
+        twin: Option<&'a str>,
     },
 }
 
@@ -181,10 +186,14 @@ impl<D: Disk> Opening<'_, D> {
         let listed = self.list(&mut report, leftovers)?;
         report.gone = last.topics();
         report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
+        let twins = self.partition_twins(&listed);
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
-            .map(|(topic, number, made)| Task { topic, number, made })
+            .map(|(topic, number, made)| {
+                let twin = twins.get(&format!("{topic}/{number}")).map(String::as_str);
+                Task { topic, number, made, twin }
+            })
             .collect();
         let opened = self.recover_all(&tasks, &last, read_only.as_deref(), progress);
         let mut opened = opened.into_iter();
@@ -255,8 +264,7 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
                 match self.topic_settings(&path) {
-                    // What others keep in the root of a file system is hidden as a rule, and not to be looked into.
-                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied && entry.name.starts_with('.') => {
+                    Err(e) if listing::is_of_others(&entry.name, &e) => {
                         report.notes.push(format!("{}: it cannot be read ({e}): left alone", entry.name));
                     }
                     Ok(Some(made)) => {
@@ -278,30 +286,30 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: not ours: left alone", entry.name));
             }
         }
+        let dirs = listed.keys().map(|topic| (topic.clone(), self.data.join(topic)));
+        for (topic, other) in listing::twins(&self.world.disk, dirs) {
+            listed.remove(&topic);
+            report.unserved.insert(topic, listing::twin_of(&other));
+        }
         Ok(listed)
     }
 
     /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
     fn topic_settings(&self, dir: &Path) -> io::Result<Option<Made>> {
-        let disk = &self.world.disk;
-        let entries = disk.list(dir)?;
-        if let Some(settings) = topic::read_settings(disk, dir)? {
+        let looked = listing::look(&self.world.disk, dir)?;
+        if let Some(settings) = looked.settings? {
             return Ok(Some(Made { settings, lost: false }));
         }
-        let numbers = entries.iter().filter(|e| e.is_dir).filter_map(|e| files::partition_number(&e.name));
-        let numbers: Vec<u32> = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).collect();
-        // Other people's directories have names that are numbers, too.
-        let mut is_ours = false;
-        for number in &numbers {
-            is_ours |= self.holds_a_segment(&dir.join(number.to_string()))?;
-        }
-        let count = numbers.into_iter().max().filter(|_| is_ours).map(|last| last + 1);
+        let count = listing::count(&self.world.disk, dir, &looked.entries)?;
         Ok(count.map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }))
     }
 
-    fn holds_a_segment(&self, dir: &Path) -> io::Result<bool> {
-        let entries = self.world.disk.list(dir)?;
-        Ok(entries.iter().any(|entry| matches!(files::parse(&entry.name), files::Name::Segment(..))))
+    fn partition_twins(&self, listed: &Listed) -> BTreeMap<String, String> {
+        let of = |(topic, made): (&String, &Made)| {
+            let (name, dir) = (topic.clone(), self.data.join(topic));
+            (0..made.settings.partitions).map(move |n| (format!("{name}/{n}"), dir.join(n.to_string())))
+        };
+        listing::twins(&self.world.disk, listed.iter().flat_map(of))
     }
 
     fn recover_all(
@@ -316,7 +324,7 @@ impl<D: Disk> Opening<'_, D> {
         let jobs = tasks.iter().zip(&slots).map(|(task, slot)| -> Job<'_> {
             let done = &done;
             Box::new(move || {
-                let origin = Origin::Found { last, read_only };
+                let origin = Origin::Found { last, read_only, twin: task.twin };
                 let opened = self.partition(task.topic, task.number, task.made, origin);
                 let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                 progress(count, tasks.len(), &opened.1);
@@ -345,11 +353,11 @@ impl<D: Disk> Opening<'_, D> {
             retention_bytes: made.or(made.settings.retention_bytes, self.settings.retention_bytes),
             retention_age: made.or(made.settings.retention_age, self.settings.retention_age),
         };
-        let (evidence, stopped_at, read_only) = match origin {
-            Origin::Made => (Evidence::Clean(Closed::default()), None, None),
-            Origin::Found { last, read_only } => {
+        let (evidence, stopped_at, read_only, twin) = match origin {
+            Origin::Made => (Evidence::Clean(Closed::default()), None, None, None),
+            Origin::Found { last, read_only, twin } => {
                 let evidence = last.evidence(&self.world.disk, &config.name);
-                (evidence, last.stopped_at(&config.name), read_only)
+                (evidence, last.stopped_at(&config.name), read_only, twin)
             }
         };
         let told = Instructions {
@@ -360,7 +368,10 @@ impl<D: Disk> Opening<'_, D> {
             stopped_at,
             read_only,
         };
-        let opened = recovery::recover(&self.world.disk, told);
+        let opened = match twin {
+            Some(other) => Err(io::Error::other(listing::twin_of(other))),
+            None => recovery::recover(&self.world.disk, told),
+        };
         let mut recovered = opened.unwrap_or_else(|e| Recovered::unopened(&e));
         recovered.report.topic = topic.to_owned();
         recovered.report.partition = number;

@@ -16,13 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskFile, Open};
+use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
+use crate::listing::{self, Looked};
 use crate::markers::{self, Closed, LastRun, SyncedTo};
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
-use crate::settings::Settings;
+use crate::settings::TopicSettings;
 use crate::topic;
 use crate::units::{Offset, Position};
 
@@ -71,16 +72,64 @@ pub fn verify<D: Disk>(disk: &D, data: &Path) -> io::Result<Verdict> {
     let _lock = disk.lock_dir(data)?;
     let last = LastRun::read(disk, data)?;
     let (verdict, seen) = (Verdict::default(), BTreeSet::new());
-    let mut verifier = Verifier { disk, data, last: &last, seen, verdict };
+    let mut verifier = Verifier { disk, data, last: &last, seen, twins: BTreeMap::new(), verdict };
     verifier.markers();
-    for entry in entries.iter().filter(|entry| entry.is_dir) {
-        match topic::check_name(&entry.name) {
-            Ok(()) => verifier.topic(&entry.name),
-            Err(_) => verifier.verdict.notes.push(format!("{} is no topic", entry.name)),
+    let dirs: Vec<_> = entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect();
+    let topics: Vec<_> = dirs.iter().filter(|name| topic::check_name(name).is_ok()).collect();
+    let mut found: BTreeMap<&String, Found> =
+        topics.into_iter().map(|name| (name, find(disk, name, &data.join(name)))).collect();
+    verifier.find_twins(&found);
+    for name in &dirs {
+        match found.remove(name) {
+            Some(found) => verifier.topic(name, found),
+            None => verifier.verdict.notes.push(format!("{name} is no topic")),
         }
     }
     verifier.gone();
     Ok(verifier.verdict)
+}
+
+/// What a directory is whose name can be a topic's.
+enum Found {
+    /// A topic of so many partitions. Where its settings are not what they should be, with what is wrong.
+    Topic { entries: Vec<disk::Entry>, partitions: u32, wrong: Option<String> },
+    /// Somebody else's, with what a start says of it.
+    Others(&'static str),
+    /// Nobody can say.
+    Unreadable(io::Error),
+}
+
+impl Found {
+    /// How many, where it is a topic.
+    fn partitions(&self) -> Option<u32> {
+        if let Found::Topic { partitions, .. } = self { Some(*partitions) } else { None }
+    }
+}
+
+/// By the rules of a start.
+fn find<D: Disk>(disk: &D, name: &str, dir: &Path) -> Found {
+    try_to_find(disk, dir).unwrap_or_else(|e| match listing::is_of_others(name, &e) {
+        true => Found::Others("cannot be read, and a start leaves it alone"),
+        false => Found::Unreadable(e),
+    })
+}
+
+fn try_to_find<D: Disk>(disk: &D, dir: &Path) -> io::Result<Found> {
+    let Looked { entries, settings } = listing::look(disk, dir)?;
+    if let Ok(Some(TopicSettings { partitions, .. })) = settings {
+        return Ok(Found::Topic { entries, partitions, wrong: None });
+    }
+    let counted = listing::count(disk, dir, &entries)?;
+    let (partitions, wrong) = match settings {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+        // A start serves nothing of it. What there is can be checked all the same.
+        Err(e) => (counted.unwrap_or(0), format!("the topic's settings cannot be read: {e}")),
+        Ok(_) => {
+            let Some(partitions) = counted else { return Ok(Found::Others("is no topic")) };
+            (partitions, "the topic's settings are missing or changed: a start counts its partitions, and deletes nothing".into())
+        }
+    };
+    Ok(Found::Topic { entries, partitions, wrong: Some(wrong) })
 }
 
 struct Verifier<'a, D> {
@@ -89,6 +138,8 @@ struct Verifier<'a, D> {
     last: &'a LastRun,
     /// The topics that cannot be looked into, and the partitions that were looked for, as `topic/number`.
     seen: BTreeSet<String>,
+    /// Topics and partitions that are another one under a second name: see [`listing::twins`].
+    twins: BTreeMap<String, String>,
     verdict: Verdict,
 }
 
@@ -160,42 +211,54 @@ impl<D: Disk> Verifier<'_, D> {
         }
     }
 
-    fn topic(&mut self, name: &str) {
+    /// Notes which topics, and which partitions of the others, are one directory under two names.
+    fn find_twins(&mut self, found: &BTreeMap<&String, Found>) {
+        let topics = || found.iter().filter_map(|(name, found)| Some((*name, found.partitions()?)));
+        let dirs = topics().map(|(name, _)| (name.clone(), self.data.join(name)));
+        let mut twins = listing::twins(self.disk, dirs);
+        let of = |(name, partitions): (&String, u32)| {
+            let (name, dir) = (name.clone(), self.data.join(name));
+            (0..partitions).map(move |n| (format!("{name}/{n}"), dir.join(n.to_string())))
+        };
+        let partitions = topics().filter(|(name, _)| !twins.contains_key(*name)).flat_map(of);
+        twins.extend(listing::twins(self.disk, partitions));
+        self.twins = twins;
+    }
+
+    /// Whether it is served under another name, and so not under this one.
+    fn is_twin(&mut self, name: &str) -> bool {
+        let Some(other) = self.twins.get(name) else { return false };
+        let what = listing::twin_of(other);
+        self.fault(&self.data.join(name), None, None, what);
+        true
+    }
+
+    fn topic(&mut self, name: &str, found: Found) {
         let dir = self.data.join(name);
-        let entries = match self.disk.list(&dir) {
-            Ok(entries) => entries,
-            Err(e) => {
+        let (entries, partitions) = match found {
+            Found::Others(why) => return self.note(&dir, why),
+            Found::Unreadable(e) => {
                 self.seen.insert(name.to_owned());
                 return self.fault(&dir, None, None, format!("cannot be read: {e}"));
             }
-        };
-        let file = dir.join(topic::SETTINGS_FILE);
-        let numbers = entries
-            .iter()
-            .filter(|entry| entry.is_dir)
-            .filter_map(|entry| files::partition_number(&entry.name));
-        // As a start counts them.
-        let counted = numbers.filter(|n| *n < Settings::PARTITIONS_MAX).max().map_or(0, |n| n + 1);
-        let partitions = match topic::read_settings(self.disk, &dir) {
-            Ok(Some(settings)) => settings.partitions,
-            Ok(None) if counted == 0 && entries.iter().all(|entry| entry.name != topic::SETTINGS_FILE) => {
-                return self.note(&dir, "is no topic");
+            Found::Topic { .. } if self.is_twin(name) => {
+                self.seen.insert(name.to_owned());
+                return;
             }
-            Ok(None) => {
-                let what = "the topic's settings are missing or changed: a start counts its partitions, and deletes nothing";
-                self.fault(&file, None, None, what);
-                counted
-            }
-            Err(e) => {
-                self.fault(&file, None, None, format!("the topic's settings cannot be read: {e}"));
-                counted
+            Found::Topic { entries, partitions, wrong } => {
+                if let Some(wrong) = wrong {
+                    self.fault(&dir.join(topic::SETTINGS_FILE), None, None, wrong);
+                }
+                (entries, partitions)
             }
         };
         self.verdict.topics += 1;
         for number in (0..partitions).map(|number| number.to_string()) {
-            self.seen.insert(format!("{name}/{number}"));
+            let partition = format!("{name}/{number}");
+            self.seen.insert(partition.clone());
             match entries.iter().any(|entry| entry.is_dir && entry.name == number) {
-                true => self.partition(&format!("{name}/{number}"), &dir.join(number)),
+                true if self.is_twin(&partition) => self.verdict.partitions += 1,
+                true => self.partition(&partition, &dir.join(number)),
                 false => self.fault(&dir.join(number), None, None, "the partition's directory is missing"),
             }
         }

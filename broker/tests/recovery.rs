@@ -424,6 +424,58 @@ async fn a_topic_that_was_taken_away_behind_a_clean_stop_is_missed() {
     assert_eq!(read_all(&partition), ["a", "b", "c"], "a link to where it lies is as good");
 }
 
+/// Served under both, each would write over what the other has acknowledged.
+#[tokio::test]
+async fn one_directory_under_two_names_is_served_under_one() {
+    let (bench, elsewhere) = (Bench::small(), tempfile::tempdir().unwrap());
+    let data = bench.dir.path();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    for name in ["p", "x"] {
+        broker.create_topic(name, TopicSettings::with_partitions(3)).await.unwrap();
+    }
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, data.join(name)).unwrap();
+    // By name before it, and behind it.
+    link(Path::new("t"), "s");
+    link(Path::new("t"), "u");
+    // Neither is the directory itself.
+    fs::rename(data.join("x"), elsewhere.path().join("x")).unwrap();
+    link(&elsewhere.path().join("x"), "x");
+    link(&elsewhere.path().join("x"), "y");
+    for partition in ["p/0", "p/2", "x/1"] {
+        fs::remove_dir_all(data.join(partition)).unwrap();
+    }
+    link(Path::new("1"), "p/0");
+    link(&data.join("t/0"), "p/2");
+    link(&data.join("p/1"), "x/1");
+
+    let (broker, report) = bench.open();
+    let unserved: Vec<_> = report.unserved.iter().map(|(name, why)| (&name[..], &why[..])).collect();
+    let why = |other| format!("it leads to the directory of {other}, which is served under that name only");
+    assert_eq!(unserved, [("s", &why("t")[..]), ("u", &why("t")), ("y", &why("x"))]);
+    let unopened: Vec<_> = report
+        .partitions
+        .iter()
+        .filter_map(|p| Some((format!("{}/{}", p.topic, p.partition), p.fenced.clone()?)))
+        .collect();
+    let twins = [("p/0", "p/1"), ("p/2", "t/0"), ("x/1", "p/1")];
+    let cannot = |(name, other): (&str, _)| (name.to_owned(), format!("it cannot be opened: {}", why(other)));
+    assert_eq!(unopened, twins.map(cannot));
+    assert_eq!(broker.topic("u").unwrap_err().code(), Code::StorageFailed);
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    assert_eq!(append(&partition, &["b"]).await, Offset::new(1));
+    assert_eq!(read_all(&partition), ["a", "b"]);
+    broker.close().await.unwrap();
+    drop((broker, partition));
+
+    let faults = common::process::verdict(data).faults;
+    let found: Vec<_> = faults.iter().map(|f| (f.file.display().to_string(), f.what.clone())).collect();
+    let expected = [("p/0", "p/1"), ("p/2", "t/0"), ("s", "t"), ("u", "t"), ("x/1", "p/1"), ("y", "x")];
+    assert_eq!(found, expected.map(|(name, other)| (name.to_owned(), why(other))));
+}
+
 /// A directory can have any name.
 #[tokio::test]
 async fn leftovers_of_topics_are_removed_and_nothing_that_only_ends_like_them() {

@@ -11,7 +11,7 @@ use broker::Broker;
 use broker::broker::World;
 use broker::client::{Client, Options};
 use broker::clock::SystemClock;
-use broker::disk::{Disk, DiskFile, Entry, Open, OsDisk};
+use broker::disk::{Disk, DiskFile, Entry, Identity, Open, OsDisk};
 use broker::net::TcpConnector;
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings, TopicSettings};
@@ -104,6 +104,10 @@ impl Disk for Failing {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.changes()?;
+    fn identity(&self, dir: &Path) -> io::Result<Option<Identity>> {
+        OsDisk.identity(dir)
+    }
+
         OsDisk.rename(from, to)
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use broker::disk::{Disk, DiskFile, Entry, Open};
+use broker::disk::{Disk, DiskFile, Entry, Identity, Open};
 
 use super::phase::Phases;
 use super::stall::Stalls;
@@ -90,6 +90,11 @@ impl Disk for WorldDisk {
     /// There are no links on it.
     fn is_link(&self, _: &Path) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// Nor anything else that would give a directory a second name.
+    fn identity(&self, _: &Path) -> io::Result<Option<Identity>> {
+        Ok(None)
     }
 
     #[track_caller]
