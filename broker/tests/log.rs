@@ -319,6 +319,28 @@ async fn what_was_deleted_reads_as_deleted_and_never_as_what_came_after_it() {
     assert!(matches!(partition.range(), Err(Error::Deleted { .. })));
 }
 
+/// Topics that come and go would use up all files that a process may have, where each were kept until its next sync.
+#[tokio::test]
+async fn a_topic_that_is_deleted_keeps_no_file_open_however_long_the_interval() {
+    let hour = Durability::Interval(Duration::from_secs(3600));
+    let bench = Bench::new(Settings { durability: hour, ..Settings::default() });
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a"]).await;
+    broker.delete_topic("t").await.unwrap();
+    drop(partition);
+    let open = || {
+        let links =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+        links.filter(|path| path.starts_with(bench.dir.path()) && path != bench.dir.path()).count()
+    };
+    let closed = async {
+        while open() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed).await.expect("its files are closed");
+}
+
 /// A clean stop has synced everything and let go of the directory: what comes later is another broker's.
 #[tokio::test]
 async fn nothing_is_written_behind_a_clean_stop() {

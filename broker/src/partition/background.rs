@@ -5,13 +5,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::state::{Life, Roll, State};
-use super::{Config, Partition};
+use super::{Config, Partition, Shared};
 use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
@@ -39,6 +39,19 @@ impl<D: Disk> Drop for OnPanic<'_, D> {
     }
 }
 
+/// Has what was appended synced when an interval is over. A partition that nobody has any more is not kept for that long: its files
+/// would stay open.
+async fn sync_after<D: Disk>(interval: Duration, partition: Weak<Shared<D>>) {
+    tokio::time::sleep(interval).await;
+    if let Some(partition) = partition.upgrade().map(Partition) {
+        let mut state = partition.lock();
+        state.timer = false;
+        // Closing syncs what is left; behind it, the directory may be another broker's.
+        state.sync_wanted |= !state.life.is_ending();
+        partition.look_after(state);
+    }
+}
+
 /// What the background task does next.
 pub(super) enum Chore<F> {
     Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
@@ -55,15 +68,7 @@ impl<D: Disk> Partition<D> {
     pub(super) fn start_timer(&self, state: &mut State<D>, after: Duration) {
         if !state.timer {
             state.timer = true;
-            let partition = self.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(after).await;
-                let mut state = partition.lock();
-                state.timer = false;
-                // Closing syncs what is left; behind it, the directory may be another broker's.
-                state.sync_wanted |= !state.life.is_ending();
-                partition.look_after(state);
-            });
+            tokio::spawn(sync_after(after, Arc::downgrade(&self.0)));
         }
     }
 
