@@ -269,8 +269,7 @@ impl<D: Disk> Partition<D> {
     }
 
     pub(super) fn unreadable(&self, from: Offset, source: io::Error) -> Error {
-        let going = || matches!(self.lock().life, Life::Deleting | Life::Deleted);
-        if source.kind() == io::ErrorKind::NotFound && going() {
+        if source.kind() == io::ErrorKind::NotFound && self.is_being_deleted() {
             return self.deleted();
         }
         Error::Unreadable { partition: self.name().into(), offset: from, source: source.into() }
@@ -401,6 +400,11 @@ impl<D: Disk> Partition<D> {
         if state.life == Life::Open {
             state.life = Life::Deleting;
         }
+    }
+
+    /// Whether its topic is about to be deleted, or was: its files may have lost their names.
+    pub(crate) fn is_being_deleted(&self) -> bool {
+        matches!(self.lock().life, Life::Deleting | Life::Deleted)
     }
 
     /// Its topic could not be deleted.

@@ -10,6 +10,7 @@
 //! A partition whose directory could not be synced after a removal is fenced, and no more of it goes: the removal of a later
 //! segment could become durable before this one's, and a power loss would leave a gap.
 
+use std::io;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -100,6 +101,8 @@ async fn delete_before<D: Disk>(partition: &Partition<D>, offset: Offset) {
         partition.end_removal(oldest, &removed);
         match removed {
             Removed::Gone => config.stats.segments_deleted.add(1),
+            // Its topic goes, and has taken the segment with it.
+            Removed::Not(e) if e.kind() == io::ErrorKind::NotFound && partition.is_being_deleted() => return,
             Removed::Not(e) => {
                 let (name, path) = (&config.name, files::segment_path(&config.dir, oldest.base, Kind::Log));
                 let path = path.display();

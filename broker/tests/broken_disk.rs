@@ -2,9 +2,8 @@
 
 mod common;
 
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use broker::Broker;
@@ -19,46 +18,9 @@ use broker::units::Offset;
 use broker::wire::proto::{self, request, response};
 use broker::work::InLine;
 use common::failing::{Failing, Server, server, server_with};
+use common::logged::Logged;
 use common::{LONG, keyed, ok, record, refused, values};
 use tokio::net::TcpStream;
-
-/// What is logged by this thread.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Logged {
-    fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
-        let logged = Self::default();
-        let to = logged.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
-        (logged, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn count(&self, what: &str) -> usize {
-        let log = self.0.lock().unwrap();
-        String::from_utf8_lossy(&log).lines().filter(|line| line.contains(what)).count()
-    }
-
-    /// Waits until it has been told so often.
-    async fn until(&self, what: &str, times: usize) {
-        let told = async {
-            while self.count(what) < times {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(LONG, told).await.unwrap_or_else(|_| panic!("{what}: not {times} times"));
-    }
-}
-
-impl io::Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 async fn pipeline_to(server: &Server) -> Connection<TcpStream> {
     Connection::new(TcpStream::connect(&server.addr).await.unwrap(), 1 << 20)

@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use common::bench::HandClock;
 use common::failing::{Failing, GoOn, Meanwhile};
+use common::logged::Logged;
 use common::{LONG, ok};
 
 /// Segments of three records.
@@ -246,6 +247,46 @@ async fn a_roll_of_what_is_being_deleted_is_told_as_that() {
     assert!(matches!(appended.await.unwrap(), Err(Error::Deleted { .. })));
     late.ends.notify_one();
     deleted.await.unwrap().unwrap();
+}
+
+/// The same, where the topic is deleted already when the roll comes to its end: whoever waits for it may hear of that first.
+#[tokio::test]
+async fn a_roll_of_what_was_deleted_is_told_as_that() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let (logged, _guard) = Logged::begin();
+    let (broker, appended) = roll_that_waits(dir.path(), &late).await;
+    appended.abort();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    let mut append = Box::pin(append(&partition, "4"));
+    assert!(append.as_mut().now_or_never().is_none(), "it waits for the roll that is under way");
+    let deleted = tokio::spawn(async move { broker.delete_topic("t").await });
+    until("it was deleted", || partition.range().is_err()).await;
+    late.begins.notify_one();
+    deleted.await.unwrap().unwrap();
+    assert_eq!(append.await.unwrap_err().code(), Code::UnknownTopic);
+    assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
+}
+
+/// Nor is it one where retention finds a segment gone that its topic has taken with it.
+#[tokio::test]
+async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let (logged, _guard) = Logged::begin();
+    let settings = Settings { retention_bytes: Some(100), ..small() };
+    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
+    let partition = make(&broker).await;
+    for n in 0..12 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    partition.idle().await;
+    late.holds.store(true, Ordering::Relaxed);
+    tokio::spawn(broker.clone().housekeeping());
+    late.waits.notified().await;
+    let deleted = tokio::spawn(async move { broker.delete_topic("t").await });
+    until("it was deleted", || partition.range().is_err()).await;
+    late.begins.notify_one();
+    deleted.await.unwrap().unwrap();
+    assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
 /// Waits until this is so.

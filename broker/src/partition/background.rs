@@ -239,7 +239,7 @@ impl<D: Disk> Partition<D> {
             Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
             Err(RollFailed::Create { path, error: e, is_left, indexes_failed }) => {
                 let error = match (state.life, e.kind()) {
-                    (Life::Deleting, io::ErrorKind::NotFound) => self.deleted(),
+                    (Life::Deleting | Life::Deleted, io::ErrorKind::NotFound) => self.deleted(),
                     _ => {
                         self.tell_failing(&mut state, &path, &e);
                         Error::Storage { path, source: e.into() }
