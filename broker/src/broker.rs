@@ -211,13 +211,16 @@ impl<D: Disk> Broker<D> {
             topic.partitions().iter().for_each(Partition::end_deletion);
             return Err(Error::NotDone { what: format!("{name} was not deleted"), source: e.into() });
         }
+        let in_doubt = match renamed {
+            Err(Unsettled::InDoubt(e)) => Some(format!("the directory could not be synced: {e}")),
+            _ => None,
+        };
         self.change_topics(|topics| topics.remove(name));
         for partition in topic.partitions() {
-            partition.retire();
+            partition.retire(in_doubt.as_ref().map(|why| format!("its topic was deleted, and {why}")));
             partition.idle().await;
         }
-        if let Err(Unsettled::InDoubt(e)) = renamed {
-            let reason = format!("the directory could not be synced: {e}");
+        if let Some(reason) = in_doubt {
             return Err(Error::OutcomeUnknown { what: format!("deleting {name}"), reason });
         }
         // Deleted already. What cannot be removed now is removed at the next start.

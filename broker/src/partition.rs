@@ -415,12 +415,13 @@ impl<D: Disk> Partition<D> {
         }
     }
 
-    /// Serves nothing any more: its topic was deleted.
-    pub(crate) fn retire(&self) {
+    /// Serves nothing any more: its topic was deleted. `in_doubt`: why a restart may find that it was not.
+    pub(crate) fn retire(&self, in_doubt: Option<String>) {
         {
             let mut state = self.lock();
             state.life = Life::Deleted;
-            state.fence("its topic was deleted".into());
+            state.is_gone_for_good = in_doubt.is_none();
+            state.fence(in_doubt.unwrap_or_else(|| "its topic was deleted".into()));
         }
         self.wake_all();
     }

@@ -289,6 +289,29 @@ async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
     assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
+/// Who waits for a sync when the topic goes: a restart shows no more of it, and is not asked for. Only where nobody knows whether
+/// the topic is gone, nobody knows that of the record.
+#[tokio::test]
+async fn who_waits_for_a_sync_of_what_was_deleted_is_told_that() {
+    for (is_durable, expected) in [(true, Code::UnknownTopic), (false, Code::OutcomeUnknown)] {
+        let (dir, late, disk) = (tempfile::tempdir().unwrap(), Late::default(), Failing::default());
+        let settings = Settings { durability: Durability::Always, ..Settings::default() };
+        let broker = open(dir.path(), disk.clone(), settings, Arc::new(late.clone()));
+        let partition = make(&broker).await;
+        late.holds.store(true, Ordering::Relaxed);
+        let end = append(&partition, "0").await.unwrap().end;
+        late.waits.notified().await;
+        disk.0.dir_sync_fails.store(!is_durable, Ordering::SeqCst);
+        let deleted = tokio::spawn({
+            let broker = broker.clone();
+            async move { broker.delete_topic("t").await }
+        });
+        assert_eq!(partition.committed(end).await.unwrap_err().code(), expected);
+        late.begins.notify_one();
+        assert_eq!(deleted.await.unwrap().is_ok(), is_durable);
+    }
+}
+
 /// Waits until this is so.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waits = async {

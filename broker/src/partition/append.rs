@@ -164,12 +164,13 @@ impl<D: Disk> Partition<D> {
     async fn cut_by_roll(&self, before: u64) -> Result<(), Error> {
         let rolled = self.rolled(before).await;
         // One whose sync has failed has ended, too.
-        let reason = match (self.lock().fenced.clone(), rolled) {
+        let state = self.lock();
+        let reason = match (state.fenced.clone(), rolled) {
             (Some(reason), _) => reason,
             (None, Err(Error::ShuttingDown)) => "the broker is stopping".into(),
             (None, rolled) => return rolled,
         };
-        Err(Error::OutcomeUnknown { what: self.name().into(), reason })
+        Err(state.in_doubt(self.name(), reason))
     }
 
     /// Waits until one more cut than `before` is durable. An error means that it may not be.
@@ -180,10 +181,7 @@ impl<D: Disk> Partition<D> {
                 let state = self.lock();
                 match &state.fenced {
                     _ if state.cuts_ended > before => return Ok(()),
-                    Some(reason) => {
-                        let (what, reason) = (self.name().into(), reason.clone());
-                        return Err(Error::OutcomeUnknown { what, reason });
-                    }
+                    Some(reason) => return Err(state.in_doubt(self.name(), reason.clone())),
                     None => {}
                 }
             }

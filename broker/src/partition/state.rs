@@ -37,6 +37,8 @@ pub(crate) struct State<D: Disk> {
     /// What there is behind the readable end. Who asks for it is told so, and not that the log ends.
     pub(super) hidden: Hidden,
     pub(super) life: Life,
+    /// Whether its topic was deleted durably: no restart brings back any of its records.
+    pub(super) is_gone_for_good: bool,
     /// Whether the background task exists.
     pub(super) busy: bool,
     pub(super) roll: Roll,
@@ -125,6 +127,7 @@ impl<D: Disk> State<D> {
             unopened,
             hidden,
             life: Life::Open,
+            is_gone_for_good: false,
             busy: false,
             roll: Roll::No,
             sync_wanted: false,
@@ -175,8 +178,17 @@ impl<D: Disk> State<D> {
     pub(super) fn committed(&self, name: &str, end: Offset) -> Result<bool, Error> {
         match &self.fenced {
             _ if self.durable >= end => Ok(true),
-            Some(reason) => Err(Error::OutcomeUnknown { what: name.into(), reason: reason.clone() }),
+            Some(reason) => Err(self.in_doubt(name, reason.clone())),
             None => Ok(false),
+        }
+    }
+
+    /// What is said of records of which nobody knows whether they are stored. Of a topic that was deleted durably that is known: what
+    /// was not yet to be read never will be, and a restart would show nothing.
+    pub(super) fn in_doubt(&self, name: &str, reason: String) -> Error {
+        match self.is_gone_for_good {
+            true => Error::Deleted { partition: name.into() },
+            false => Error::OutcomeUnknown { what: name.into(), reason },
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Switches {
     pub sync_hangs: AtomicBool,
     /// Syncs of directories wait.
     pub dir_sync_hangs: AtomicBool,
+    /// Syncs of directories fail.
+    pub dir_sync_fails: AtomicBool,
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
@@ -102,12 +104,12 @@ impl Disk for Failing {
         OsDisk.is_link(path)
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.changes()?;
     fn identity(&self, dir: &Path) -> io::Result<Option<Identity>> {
         OsDisk.identity(dir)
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.changes()?;
         OsDisk.rename(from, to)
     }
 
@@ -128,7 +130,10 @@ impl Disk for Failing {
 
     fn sync_dir(&self, dir: &File) -> io::Result<()> {
         wait_while(&self.0.dir_sync_hangs);
-        OsDisk.sync_dir(dir)
+        match self.0.dir_sync_fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::from_raw_os_error(EIO)),
+            false => OsDisk.sync_dir(dir),
+        }
     }
 
     fn lock_dir(&self, dir: &Path) -> io::Result<File> {
