@@ -459,6 +459,21 @@ fn metrics_and_health_are_served() {
     child.wait().unwrap();
 }
 
+/// Each by itself can be reserved, and only one be listened on: that is told before anything is made.
+#[test]
+fn one_address_for_clients_and_metrics_is_refused_before_the_data_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for metrics in [free.to_string(), format!("0.0.0.0:{}", free.port())] {
+        let mut serve = broker();
+        serve.args(["serve", "--listen", &free.to_string(), "--metrics", &metrics, "--data"]).arg(&data);
+        let why = complaint(&serve.output().unwrap());
+        assert!(why.contains("for both clients and metrics"), "{why}");
+        assert!(!data.exists());
+    }
+}
+
 /// Whoever connects and says nothing keeps nobody from the pages.
 #[test]
 fn silent_connections_do_not_keep_others_from_the_pages() {

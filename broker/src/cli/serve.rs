@@ -1,7 +1,7 @@
 //! `broker serve`.
 
 use std::io::{self, IsTerminal, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -353,8 +353,10 @@ async fn serve_until_signal(
     Ok(())
 }
 
-/// The addresses for clients and for metrics, reserved before the data directory is opened. Nobody can connect until
-/// they are listened on: while the logs are recovered, a client is refused at once, and does not wait.
+/// The addresses for clients and for metrics, reserved before the data directory is opened: one that somebody listens on is noticed
+/// by then. Nobody can connect until they are listened on: while the logs are recovered, a client is refused at once, and does not
+/// wait. Two servers that start at the same moment on one address can both reserve it, though. The one that comes to listen later
+/// stops then, cleanly.
 struct Sockets {
     clients: Reserved,
     metrics: Option<Reserved>,
@@ -363,7 +365,14 @@ struct Sockets {
 impl Sockets {
     fn reserve(args: &Args) -> Result<Self, String> {
         let metrics = args.metrics.as_ref().map(|addr| Reserved::new(addr, "--metrics")).transpose()?;
-        Ok(Self { clients: Reserved::new(&args.listen, "--listen")?, metrics })
+        let clients = Reserved::new(&args.listen, "--listen")?;
+        match metrics {
+            Some(metrics) if overlap(clients.addr()?, metrics.addr()?) => Err(format!(
+                "cannot listen on {} for both clients and metrics\n  --metrics chooses another address",
+                metrics.addr
+            )),
+            metrics => Ok(Self { clients, metrics }),
+        }
     }
 
     fn listen(self) -> Result<(TcpListener, Option<TcpListener>), String> {
@@ -371,7 +380,14 @@ impl Sockets {
     }
 }
 
-/// An address that is ours and not yet listened on.
+/// Whether not both can be listened on. The system lets both be reserved: it counts only who listens already.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (a, b) = (one.ip(), other.ip());
+    let is_all = |all: IpAddr, of: IpAddr| all.is_unspecified() && all.is_ipv4() == of.is_ipv4();
+    one.port() == other.port() && (a == b || is_all(a, b) || is_all(b, a))
+}
+
+/// An address that is reserved and not yet listened on.
 struct Reserved {
     socket: TcpSocket,
     addr: String,
@@ -395,6 +411,10 @@ impl Reserved {
             Ok(socket) => Ok(Self { socket, addr: addr.to_owned(), flag }),
             Err(e) => Err(cannot_listen(addr, flag, &e)),
         }
+    }
+
+    fn addr(&self) -> Result<SocketAddr, String> {
+        self.socket.local_addr().map_err(|e| cannot_listen(&self.addr, self.flag, &e))
     }
 
     fn listen(self) -> Result<TcpListener, String> {
@@ -436,6 +456,19 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_overlap_where_one_is_the_other_or_all_of_its_kind() {
+        let overlap = |one: &str, other: &str| overlap(one.parse().unwrap(), other.parse().unwrap());
+        assert!(overlap("127.0.0.1:1", "127.0.0.1:1") && overlap("[::1]:1", "[::1]:1"));
+        assert!(overlap("0.0.0.0:1", "127.0.0.1:1") && overlap("127.0.0.1:1", "0.0.0.0:1"));
+        assert!(overlap("[::]:1", "[::1]:1"));
+        for (one, other) in
+            [("127.0.0.1:1", "127.0.0.1:2"), ("127.0.0.1:1", "127.0.0.2:1"), ("0.0.0.0:1", "[::1]:1")]
+        {
+            assert!(!overlap(one, other), "{one} {other}");
+        }
+    }
 
     #[test]
     fn connections_and_partitions_share_the_open_files() {
