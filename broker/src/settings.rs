@@ -119,4 +119,10 @@ impl TopicSettings {
     pub fn with_partitions(partitions: u32) -> Self {
         Self { partitions, retention_bytes: None, retention_age: None }
     }
+
+    /// For how long it keeps records, in the whole milliseconds that are stored and sent: no less than it was made with.
+    pub fn retention_ms(&self) -> Option<u64> {
+        let ms = self.retention_age?.as_nanos().div_ceil(1_000_000);
+        Some(u64::try_from(ms).unwrap_or(u64::MAX))
+    }
 }

@@ -207,8 +207,8 @@ fn print(settings: &TopicSettings) -> String {
     if let Some(bytes) = settings.retention_bytes {
         lines += &format!("retention-bytes {bytes}\n");
     }
-    if let Some(age) = settings.retention_age {
-        lines += &format!("retention-ms {}\n", age.as_millis());
+    if let Some(ms) = settings.retention_ms() {
+        lines += &format!("retention-ms {ms}\n");
     }
     files::checked_text(&lines)
 }
@@ -279,6 +279,9 @@ mod tests {
             let text = print(&settings);
             assert_eq!(files::read_checked_text(text.as_bytes()).and_then(parse), Some(settings));
         }
+        let mut part_of_one = TopicSettings::with_partitions(1);
+        part_of_one.retention_age = Some(Duration::from_micros(500));
+        assert_eq!(print(&part_of_one).lines().nth(1), Some("retention-ms 1"), "and not nothing");
         assert_eq!(parse("partitions 0\n"), None);
         assert_eq!(parse("partitions 1\ncolour 3\n"), None);
     }

@@ -474,6 +474,18 @@ fn one_address_for_clients_and_metrics_is_refused_before_the_data_is_touched() {
     }
 }
 
+/// A time that is less than any two records can be apart would be none at all, and everything be deleted.
+#[test]
+fn an_age_of_less_than_a_millisecond_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in [vec!["topic", "create", "t"], vec!["serve", "--data", dir.path().to_str().unwrap()]] {
+        let output = broker().args(command).args(["--retention-age", "500us"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let why = String::from_utf8(output.stderr).unwrap();
+        assert!(why.contains("at least 1ms"), "{why}");
+    }
+}
+
 /// Whoever connects and says nothing keeps nobody from the pages.
 #[test]
 fn silent_connections_do_not_keep_others_from_the_pages() {

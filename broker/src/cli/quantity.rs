@@ -60,6 +60,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
+/// For how long records are kept. Their times are whole milliseconds: less than one would keep nothing.
+pub fn age(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        age if age < Duration::from_millis(1) => {
+            Err(format!("{text} would keep nothing; write at least 1ms, such as 7d"))
+        }
+        age => Ok(age),
+    }
+}
+
 /// Numbers with units, each as a multiple of the smallest unit.
 fn parts(text: &str, units: &[(&str, u64)]) -> Option<Vec<u64>> {
     let mut rest = text.trim();

@@ -87,7 +87,7 @@ struct LogArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     retention_bytes: Option<u64>,
     /// Delete records older than this, unless their topic says otherwise [default: keep all]
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::age)]
     retention_age: Option<Duration>,
     /// How often to look for segments to delete
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]

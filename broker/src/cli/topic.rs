@@ -26,7 +26,7 @@ Examples:
         #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
         retention_bytes: Option<u64>,
         /// Delete records older than this [default: the server's setting]
-        #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+        #[arg(long, value_name = "TIME", value_parser = quantity::age)]
         retention_age: Option<Duration>,
         #[command(flatten)]
         server: Server,

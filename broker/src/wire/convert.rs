@@ -123,7 +123,7 @@ impl proto::CreateTopicRequest {
             name: name.to_owned(),
             partitions: settings.partitions,
             retention_bytes: settings.retention_bytes,
-            retention_ms: settings.retention_age.map(millis),
+            retention_ms: settings.retention_ms(),
         }
     }
 }
@@ -135,13 +135,9 @@ impl proto::Topic {
             name: name.to_owned(),
             partitions: settings.partitions,
             retention_bytes: settings.retention_bytes,
-            retention_ms: settings.retention_age.map(millis),
+            retention_ms: settings.retention_ms(),
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
