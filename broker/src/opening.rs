@@ -173,6 +173,18 @@ pub(crate) enum Origin<'a> {
 /// What the directories say.
 type Listed = BTreeMap<String, Made>;
 
+/// The partitions that a clean stop has recorded of these topics, and that they do not have any more.
+fn uncounted(last: &LastRun, listed: &Listed) -> BTreeMap<String, u64> {
+    let is_missed = |partition: &str| {
+        let (topic, number) = partition.rsplit_once('/')?;
+        let count = listed.get(topic)?.settings.partitions;
+        files::partition_number(number).filter(|number| *number >= count)
+    };
+    let recorded = last.clean.iter().flatten().filter(|(partition, _)| is_missed(partition).is_some());
+    let records = |closed: &Closed| closed.segments.iter().map(|s| s.end.since(s.base)).sum();
+    recorded.map(|(partition, closed)| (partition.clone(), records(closed))).collect()
+}
+
 impl<D: Disk> Opening<'_, D> {
     /// Recovers everything. Where the file system cannot be written, every partition is fenced, and serves reads.
     pub fn run(&self, progress: Progress<'_>) -> io::Result<Opened<D>> {
@@ -186,6 +198,7 @@ impl<D: Disk> Opening<'_, D> {
         let listed = self.list(&mut report, leftovers)?;
         report.gone = last.topics();
         report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
+        report.uncounted = uncounted(&last, &listed);
         let twins = self.partition_twins(&listed);
         let tasks: Vec<Task<'_>> = listed
             .iter()

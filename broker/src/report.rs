@@ -18,6 +18,8 @@ pub struct Report {
     /// Topics that a clean stop has recorded, and that are not there: somebody took them away while no broker ran. With what they
     /// held.
     pub gone: BTreeMap<String, Gone>,
+    /// Partitions that a clean stop has recorded, and that their topic by its settings does not have, with how many records they held.
+    pub uncounted: BTreeMap<String, u64>,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.
@@ -82,7 +84,8 @@ pub struct Damage {
 impl Report {
     /// Whether everything is opened that earlier runs have written, as far as this one knows of them.
     pub fn is_complete(&self) -> bool {
-        self.unserved.is_empty() && self.gone.is_empty() && self.partitions.iter().all(|p| !p.unopened)
+        let is_missed = !(self.unserved.is_empty() && self.gone.is_empty() && self.uncounted.is_empty());
+        !is_missed && self.partitions.iter().all(|p| !p.unopened)
     }
 
     /// Records in all partitions.

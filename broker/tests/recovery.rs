@@ -424,6 +424,21 @@ async fn a_topic_that_was_taken_away_behind_a_clean_stop_is_missed() {
     assert_eq!(read_all(&partition), ["a", "b", "c"], "a link to where it lies is as good");
 }
 
+/// Settings that were brought back from elsewhere, whole and wrong, hide records; nobody is told so by what is still there.
+#[tokio::test]
+async fn partitions_that_the_settings_do_not_count_any_more_are_missed() {
+    let bench = Bench::small();
+    let (broker, _) = bench.open();
+    broker.create_topic("t", TopicSettings::with_partitions(3)).await.unwrap();
+    append(broker.topic("t").unwrap().partition(2).unwrap(), &["a", "b"]).await;
+    broker.close().await.unwrap();
+    drop(broker);
+    fs::write(bench.dir.path().join("t/topic"), broker::files::checked_text("partitions 1\n")).unwrap();
+    let (_broker, report) = bench.open();
+    assert_eq!(report.uncounted, [("t/1".into(), 0), ("t/2".into(), 2)].into());
+    assert!(!report.is_complete());
+}
+
 /// Served under both, each would write over what the other has acknowledged.
 #[tokio::test]
 async fn one_directory_under_two_names_is_served_under_one() {

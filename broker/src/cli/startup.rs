@@ -55,6 +55,12 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
             "{topic} is gone: at the last clean stop it had {partitions} with {records}, and its directory has been taken away since"
         )));
     }
+    for (partition, records) in &report.uncounted {
+        let records = count(*records, "record");
+        lines.push(Line::Error(format!(
+            "{partition} is not served: at the last clean stop it had {records}, and the topic has fewer partitions by its settings now"
+        )));
+    }
     for partition in &report.partitions {
         partition_lines(partition, data, &mut lines);
     }

@@ -251,7 +251,11 @@ impl Host {
         let unserved = unserved.map(|(topic, why)| format!("{topic}: this topic cannot be served: {why}"));
         let gone =
             report.gone.keys().map(|topic| format!("{topic}: this topic is gone since the last clean stop"));
-        let notes: Vec<String> = report.notes.iter().cloned().chain(unserved).chain(gone).collect();
+        let uncounted = report.uncounted.keys();
+        let uncounted =
+            uncounted.map(|partition| format!("{partition}: its topic does not have it any more"));
+        let notes: Vec<String> =
+            report.notes.iter().cloned().chain(unserved).chain(gone).chain(uncounted).collect();
         self.report.replace(Found { partitions: partitions.clone(), notes: notes.clone() });
         self.recorder.add(Event::Started { clean: report.clean, partitions, notes });
         self.record_image(Moment::Recovered);
