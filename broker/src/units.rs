@@ -47,9 +47,10 @@ impl Offset {
         Self(offset)
     }
 
-    /// The offset `count` records further on.
+    /// The offset `count` records further on. What names an offset near the last number was not written by a broker, and whoever is
+    /// shown it goes on all the same.
     pub const fn plus(self, count: u64) -> Self {
-        Self(self.0 + count)
+        Self(self.0.saturating_add(count))
     }
 
     /// The next one.
@@ -84,5 +85,17 @@ impl Timestamp {
     /// Milliseconds since `earlier`; 0 where it is not earlier, as after a clock that ran backwards.
     pub const fn millis_since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that is none of ours can say anything, and so can what lies in a file.
+    #[test]
+    fn an_offset_behind_the_last_number_there_is_is_that_number() {
+        let last = Offset::new(u64::MAX);
+        assert_eq!((last.next(), Offset::new(u64::MAX - 1).plus(7)), (last, last));
     }
 }
