@@ -4,7 +4,7 @@
 mod common;
 
 use broker::wire::proto::{self, request, response};
-use common::process::{run, text};
+use common::process::{complaint, run, text};
 use common::told::{self, now, told};
 
 fn partition(log_end_offset: u64) -> response::Kind {
@@ -86,5 +86,43 @@ fn what_is_read_ahead_of_many_partitions_is_bounded() {
             of_one.clone().count() == count as usize && of_one.max() == Some(bytes),
             "{count}: {asked:?}"
         );
+    }
+}
+
+fn out_of_range() -> response::Kind {
+    response::Kind::Error(proto::ErrorResponse::new(broker::error::Code::OffsetOutOfRange, "it is gone"))
+}
+
+fn begins_at(offset: u64) -> response::Kind {
+    response::Kind::ListOffsets(proto::ListOffsetsResponse { offset, timestamp_ms: None })
+}
+
+/// Whoever wants all that there is gets what there is by then.
+#[test]
+fn what_retention_takes_before_the_first_request_is_not_missed() {
+    let answers = [partition(5), out_of_range(), begins_at(3), consumed(3..5, 5), begins_at(5)];
+    let (addr, asked) = told(vec![answers.map(now).into()]);
+    assert_eq!(text(&run(&addr, &["consume", "t"], b"")), "3\n4\n");
+    asked.join().unwrap();
+    // All of it.
+    let (addr, asked) =
+        told(vec![[partition(5), out_of_range(), begins_at(7), begins_at(7)].map(now).into()]);
+    assert_eq!(text(&run(&addr, &["consume", "t"], b"")), "");
+    asked.join().unwrap();
+}
+
+/// What is missing in the middle, or of what was asked for by its number, is.
+#[test]
+fn what_is_out_of_range_otherwise_is_told() {
+    let cases: [(&[&str], Vec<response::Kind>); 3] = [
+        (&["consume", "t", "--from", "0"], vec![partition(5), out_of_range()]),
+        (&["consume", "t"], vec![partition(5), consumed(0..2, 5), out_of_range()]),
+        (&["consume", "t"], vec![partition(5), out_of_range(), begins_at(0)]),
+    ];
+    for (args, answers) in cases {
+        let (addr, asked) = told(vec![answers.into_iter().map(now).collect()]);
+        let why = complaint(&run(&addr, args, b""));
+        assert!(why.contains("it is gone"), "{why}");
+        asked.join().unwrap();
     }
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use broker::client::{At, Client, Consumed, Fetch, Outcome};
+use broker::error::Code;
 use broker::net::TcpConnector;
 use broker::record::Record;
 use broker::units::Offset;
@@ -96,6 +97,8 @@ struct Source {
     /// Without `--follow`: where to end.
     end: Offset,
     records: VecDeque<Record>,
+    /// Whether it is to begin where the log does, and has not begun.
+    at_start: bool,
     /// How many bytes of records to ask for at once.
     ahead: u32,
 }
@@ -191,7 +194,8 @@ async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Sourc
             From::At(at) => acknowledged(&what, client.list_offsets(&args.topic, p.number, at).await)?.offset,
         };
         let records = VecDeque::new();
-        sources.push(Source { partition: p.number, next, end: p.log_end, records, ahead: 0 });
+        let at_start = matches!(args.from, From::At(At::Earliest));
+        sources.push(Source { partition: p.number, next, end: p.log_end, records, at_start, ahead: 0 });
     }
     let share = AHEAD_BYTES / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
     sources.iter_mut().for_each(|source| source.ahead = share.min(Fetch::BYTES));
@@ -214,8 +218,8 @@ impl Source {
         wait: Duration,
     ) -> Result<(), Stop> {
         let mut complained = false;
-        let fetch = Fetch { max_bytes: self.ahead, ..Fetch::from(self.next).wait(wait) };
         let consumed: Consumed = loop {
+            let fetch = Fetch { max_bytes: self.ahead, ..Fetch::from(self.next).wait(wait) };
             let outcome = client.consume(&args.topic, self.partition, fetch).await;
             let away = match &outcome {
                 Outcome::Unknown(doubt) => Some(doubt.why.clone()),
@@ -223,6 +227,12 @@ impl Source {
                 _ => None,
             };
             match away {
+                None if self.at_start && is_out_of_range(&outcome) => {
+                    self.begin_later(args, client, outcome).await?;
+                    if !args.follow && self.next >= self.end {
+                        return Ok(());
+                    }
+                }
                 Some(reason) if args.follow => {
                     if !complained {
                         say(format_args!("{reason}; retrying until it works"));
@@ -238,6 +248,7 @@ impl Source {
                 }
             }
         };
+        self.at_start = false;
         if let Some(last) = consumed.records.last() {
             self.next = last.offset.next();
         } else if !args.follow {
@@ -245,6 +256,28 @@ impl Source {
         }
         let end = self.end;
         self.records.extend(consumed.records.into_iter().filter(|r| args.follow || r.offset < end));
+        Ok(())
+    }
+}
+
+fn is_out_of_range(outcome: &Outcome<Consumed>) -> bool {
+    matches!(outcome, Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange)
+}
+
+impl Source {
+    /// Retention was faster than the first request, which this is the answer to: what there is begins later.
+    async fn begin_later(
+        &mut self,
+        args: &Args,
+        client: &Client<TcpConnector>,
+        outcome: Outcome<Consumed>,
+    ) -> Result<(), Stop> {
+        let what = format!("cannot consume {}/{}", args.topic, self.partition);
+        let start = client.list_offsets(&args.topic, self.partition, At::Earliest).await;
+        match acknowledged(&what, start)?.offset {
+            start if start > self.next => self.next = start,
+            _ => drop(acknowledged(&what, outcome)?),
+        }
         Ok(())
     }
 }
