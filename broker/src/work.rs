@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::thread::Builder;
 
 /// A piece of work. What it finds out it leaves where its maker can see it.
 pub type Job<'a> = Box<dyn FnOnce() + Send + 'a>;
@@ -53,19 +54,29 @@ impl Work for Threads {
     }
 
     fn run_all(&self, jobs: Vec<Job<'_>>, width: usize) {
-        let width = width.clamp(1, jobs.len().max(1));
-        let queue = Mutex::new(jobs.into_iter());
-        let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).next();
-        std::thread::scope(|scope| {
-            for _ in 0..width {
-                scope.spawn(|| {
-                    while let Some(job) = next() {
-                        job();
-                    }
-                });
-            }
-        });
+        share(jobs, width, Builder::new);
     }
+}
+
+/// Runs jobs on this thread and, as far as the system grants them, on others of this kind.
+fn share(jobs: Vec<Job<'_>>, width: usize, thread: impl Fn() -> Builder) {
+    let width = width.min(jobs.len());
+    let queue = Mutex::new(jobs.into_iter());
+    let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).next();
+    let work = || {
+        while let Some(job) = next() {
+            job();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..width {
+            if let Err(e) = thread().spawn_scoped(scope, work) {
+                tracing::debug!("the system grants no more threads: {e}");
+                break;
+            }
+        }
+        work();
+    });
 }
 
 /// Everything in line, at once: for offline commands, tests and simulations that need no delay.
@@ -82,5 +93,25 @@ impl Work for InLine {
         for job in jobs {
             job();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn where_the_system_grants_no_thread_this_one_does_all() {
+        // No memory holds a stack of that size.
+        let refused = || Builder::new().stack_size(1 << 60);
+        assert!(refused().spawn(|| ()).is_err());
+        for (width, thread) in [(0, Builder::new as fn() -> Builder), (4, Builder::new), (4, refused)] {
+            let done = AtomicUsize::new(0);
+            let job = || -> Job<'_> { Box::new(|| _ = done.fetch_add(1, Ordering::Relaxed)) };
+            share((0..10).map(|_| job()).collect(), width, thread);
+            assert_eq!(done.into_inner(), 10);
+        }
+        share(Vec::new(), 4, Builder::new);
     }
 }
