@@ -63,7 +63,7 @@ const DIGITS: usize = 20;
 pub enum Name {
     /// One of a segment's files.
     Segment(Offset, Kind),
-    /// An unfinished replacement of one of them.
+    /// An unfinished replacement of one of them, or a copy to be set aside.
     Tmp,
     /// Set aside by an earlier recovery.
     Aside,
@@ -121,6 +121,12 @@ pub fn parse(name: &str) -> Name {
     if name == SYNCED {
         return Name::Synced;
     }
+    if let Some(replaced) = name.strip_suffix(TMP_SUFFIX) {
+        return match parse(replaced) {
+            Name::Segment(..) | Name::Aside => Name::Tmp,
+            _ => Name::Foreign,
+        };
+    }
     let Some((digits, suffix)) = name.split_at_checked(DIGITS) else { return Name::Foreign };
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Name::Foreign;
@@ -131,7 +137,6 @@ pub fn parse(name: &str) -> Name {
         ".log" => Name::Segment(base, Kind::Log),
         ".index" => Name::Segment(base, Kind::Index),
         ".timeindex" => Name::Segment(base, Kind::TimeIndex),
-        ".log.tmp" | ".index.tmp" | ".timeindex.tmp" => Name::Tmp,
         ".log.unsynced" => Name::Unsynced(base),
         ".log.damaged" => Name::Damaged(base),
         _ if suffix.strip_prefix(".log.aside-").is_some_and(|n| n.parse::<u32>().is_ok()) => Name::Aside,
@@ -230,7 +235,7 @@ fn create_afresh<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {
     }
 }
 
-/// All bytes of a file, if it is there and at most `limit` long.
+/// All bytes of a file, if it is there. One that is longer than `limit` is an error (`InvalidData`): no broker has written it.
 pub fn read_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match disk.open(path, Open::Read) {
         Ok(file) => file,
@@ -239,7 +244,8 @@ pub fn read_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<Opti
     };
     let len = file.len()?;
     if len > limit {
-        return Ok(None);
+        let why = format!("it has {len} bytes, and none that a broker has written has more than {limit}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
     let n = disk::read_full_at(&file, &mut bytes, 0)?;
@@ -308,7 +314,9 @@ mod tests {
         assert_eq!(parse("00000000000000000078.log"), Name::Segment(Offset::new(78), Kind::Log));
         assert_eq!(parse("00000000000000000078.timeindex"), Name::Segment(Offset::new(78), Kind::TimeIndex));
         assert_eq!(parse("00000000000000000000.log.tmp"), Name::Tmp);
+        assert_eq!(parse("00000000000000000000.timeindex.tmp"), Name::Tmp);
         assert_eq!(parse("00000000000000000007.log.aside-2"), Name::Aside);
+        assert_eq!(parse("00000000000000000007.log.aside-2.tmp"), Name::Tmp);
         assert_eq!(parse("00000000000000000007.log.unsynced"), Name::Unsynced(Offset::new(7)));
         assert_eq!(parse("00000000000000000007.log.damaged"), Name::Damaged(Offset::new(7)));
         for foreign in [
@@ -316,6 +324,10 @@ mod tests {
             "foo.log",
             "00000000000000000000.log.swp",
             "00000000000000000000.index.cleaned",
+            "00000000000000000000.log.tmp.tmp",
+            "00000000000000000000.log.unsynced.tmp",
+            "00000000000000000000.tmp",
+            "synced.tmp",
             "99999999999999999999.log",
             "+0000000000000000001.log",
             "lost+found",
@@ -385,7 +397,10 @@ mod tests {
         let path = dir.path().join("x");
         replace(&OsDisk, &path, b"a longer first").unwrap();
         replace(&OsDisk, &path, b"second").unwrap();
-        assert_eq!(read_small(&OsDisk, &path, 100).unwrap().unwrap(), b"second");
+        assert_eq!(read_small(&OsDisk, &path, 6).unwrap().unwrap(), b"second");
+        // It is there, and says nothing: another thing than one that is missing.
+        assert_eq!(read_small(&OsDisk, &path, 5).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(read_small(&OsDisk, &dir.path().join("y"), 5).unwrap().is_none());
         assert_eq!(OsDisk.list(dir.path()).unwrap().len(), 1);
     }
 }

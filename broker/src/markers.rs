@@ -190,7 +190,11 @@ fn names<D: Disk>(disk: &D, dir: &Path) -> Option<BTreeSet<String>> {
 /// Durably forgets what was said of a topic, before one is made under its name: that is another.
 pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<()> {
     let path = data.join(WAS_CLEAN);
-    let Some(bytes) = files::read_small(disk, &path, MARKER_BYTES_MAX)? else { return Ok(()) };
+    let bytes = match files::read_small(disk, &path, MARKER_BYTES_MAX) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => None,
+        read => read?,
+    };
+    let Some(bytes) = bytes else { return Ok(()) };
     let mut stop = files::read_checked_text(&bytes).and_then(parse_clean).unwrap_or_default();
     let before = stop.len();
     stop.retain(|name, _| name.rsplit_once('/').is_none_or(|(of, _)| of != topic));

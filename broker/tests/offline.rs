@@ -160,6 +160,9 @@ fn verify_names_what_is_missing_short_or_too_long() {
         ("t/0/00000000000000000003.log.unsynced, offset 3: a sync of this log has failed", |data| {
             std::fs::write(data.join("t/0/00000000000000000003.log.unsynced"), b"")
         }),
+        ("clean: cannot be read: it has 134217729 bytes", |data| {
+            resize(&data.join("clean"), (128 << 20) + 1)
+        }),
         ("t/0: its log files are gone and only indexes are left", |data| {
             std::fs::remove_file(data.join("clean"))?;
             std::fs::remove_file(data.join("t/0/00000000000000000000.log"))?;

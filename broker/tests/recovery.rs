@@ -156,6 +156,24 @@ async fn a_clean_restart_trusts_and_an_unclean_one_scans_and_both_change_nothing
     }
 }
 
+/// Were it not there to this start, the next clean stop would be believed to be the one that it speaks of.
+#[tokio::test]
+async fn a_mark_of_a_stop_that_is_too_long_is_one_that_cannot_be_read_and_is_taken_back() {
+    let bench = Bench::small();
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b"]).await;
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let clean = bench.dir.path().join("clean");
+    fs::OpenOptions::new().write(true).open(&clean).unwrap().set_len((128 << 20) + 1).unwrap();
+
+    let (broker, report) = bench.open();
+    assert!(!report.clean);
+    assert_eq!(report.partitions[0].scanned, 2);
+    assert!(!clean.exists());
+    broker.create_topic("another", TopicSettings::with_partitions(1)).await.unwrap();
+}
+
 #[tokio::test]
 async fn what_a_clean_stop_recorded_and_is_gone_is_damage_and_its_offsets_are_not_used_again() {
     for cut in [0, 31, 45, 93, 119] {
