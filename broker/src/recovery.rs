@@ -22,7 +22,7 @@ use look::Looked;
 
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
-use crate::index::{ENTRY_BYTES, Writer};
+use crate::index::Writer;
 use crate::markers::{self, Evidence, SyncedTo};
 use crate::report::PartitionReport;
 use crate::segment::{Active, Sealed};
@@ -292,8 +292,8 @@ impl<D: Disk> Recovery<'_, D> {
                 (last.sealed.end, last.whole) = (end, false);
             }
         }
-        if !logs.is_empty() && self.is_lost(end) {
-            let name = files::segment_name(end, Kind::Log);
+        if let Some(base) = logs.last().and_then(|last| self.find_lost(*last, end)) {
+            let name = files::segment_name(base, Kind::Log);
             self.fence(format!("{name} is gone, and its index shows that it held records: put it back"));
             self.is_end_unseen = true;
         }
@@ -310,15 +310,18 @@ impl<D: Disk> Recovery<'_, D> {
         Ok((None, self.told.read_only.is_some() || self.sync_sealed(last.sealed.base)))
     }
 
-    /// Whether the segment that follows at the end has an index with entries, and no log. A log's name is durable before its
-    /// index has any, so no crash leaves that. How many records it held nobody knows, nor so which offset is the next.
-    fn is_lost(&self, end: Offset) -> bool {
-        let holds = |kind| {
-            let file = self.disk.open(&self.path(end, kind), Open::Read);
-            file.and_then(|file| file.len()).is_ok_and(|len| len >= ENTRY_BYTES as u64)
+    /// A segment behind the last log that has an index with anything in it, and no log. A log's name is durable before its index has any,
+    /// and retention takes segments from the front: no crash leaves that. How many records it held nobody knows, nor so which
+    /// offset is the next; except of those that the clean stop just before this start has recorded.
+    fn find_lost(&self, last: Offset, end: Offset) -> Option<Offset> {
+        let from = if matches!(self.told.evidence, Evidence::Clean(_)) { end } else { last.next() };
+        let holds = |base, kind| {
+            let file = self.disk.open(&self.path(base, kind), Open::Read);
+            file.and_then(|file| file.len()).is_ok_and(|len| len > 0)
         };
-        let is_orphan = self.found.segments.get(&end).is_some_and(|has| !has[Kind::Log as usize]);
-        is_orphan && [Kind::Index, Kind::TimeIndex].into_iter().any(holds)
+        let behind = self.found.segments.range(from..).filter(|(_, has)| !has[Kind::Log as usize]);
+        let mut orphans = behind.map(|(base, _)| *base);
+        orphans.find(|base| [Kind::Index, Kind::TimeIndex].into_iter().any(|kind| holds(*base, kind)))
     }
 
     fn sync_sealed(&mut self, base: Offset) -> bool {
