@@ -14,8 +14,8 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
-use crate::disk::{self, Disk, Open};
-use crate::files;
+use crate::disk::{self, Disk, DiskFile, Open};
+use crate::files::{self, Kind};
 use crate::index::{self, ENTRY_BYTES, Entry};
 use crate::report::Gone;
 use crate::segment::Sealed;
@@ -370,14 +370,22 @@ pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
 /// of does not either.
 pub fn write_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
     let entry = Entry { key: durable.get(), value: 0 }.encode();
-    let mark = disk.open(&files::unsynced_path(dir, base), Open::Create);
-    let _ = mark.and_then(|mark| disk::write_full_at(&mark, &entry, 0));
+    let path = files::unsynced_path(dir, base);
+    let mark = disk.open(&path, Open::Create).or_else(|_| {
+        disk.rename(&files::segment_path(dir, base, Kind::Index), &path)?;
+        disk.open(&path, Open::Write)
+    });
+    let _ = mark.and_then(|mark| {
+        disk::write_full_at(&mark, &entry, 0)?;
+        if mark.len()? > ENTRY_BYTES as u64 { disk::set_len(&mark, ENTRY_BYTES as u64) } else { Ok(()) }
+    });
 }
 
-/// What the mark says was durable; nothing of the segment, where it says nothing.
+/// What the mark says was durable; nothing of the segment, where it says nothing. What is left of an index says nothing, too:
+/// only the entry of the segment's first record has the value 0.
 pub fn read_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) -> SyncedTo {
     let bytes = files::read_small(disk, &files::unsynced_path(dir, base), ENTRY_BYTES as u64);
-    let entry = bytes.ok().flatten().and_then(|bytes| Entry::decode(&bytes));
+    let entry = bytes.ok().flatten().and_then(|bytes| Entry::decode(&bytes)).filter(|entry| entry.value == 0);
     let end = entry.map_or(base, |entry| Offset::new(entry.key));
     // How many bytes that were, it does not say.
     SyncedTo { segment: base, bytes: Position::ZERO, end }
@@ -402,3 +410,26 @@ mod tests {
         assert_eq!(parse_clean("clean 2\n"), None);
     }
 }
+///
+/// What has failed the sync may be that there is no room, and then there is none for a mark. A name needs less room than a file, and
+/// an index is derived: the log's own index becomes the mark then. Whoever has it open still reads entries that lead nowhere, and
+/// searches from the segment's beginning.
+    use crate::disk::OsDisk;
+
+    /// An index may have given its name for the mark, and not have been written over: whatever its entries are, they are not what
+    /// was durable.
+    #[test]
+    fn an_index_in_the_place_of_a_mark_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Offset::new(7);
+        let mark = files::unsynced_path(dir.path(), base);
+        let read = || read_unsynced(&OsDisk, dir.path(), base).end.get();
+        for index in [&[][..], &[(7, 0)], &[(9, 60)], &[(9, 60), (12, 150)]] {
+            let entries: Vec<_> = index.iter().map(|&(key, value)| Entry { key, value }).collect();
+            std::fs::write(&mark, index::encode_all(&entries)).unwrap();
+            assert_eq!(read(), 7, "{index:?}");
+        }
+        write_unsynced(&OsDisk, dir.path(), base, Offset::new(11));
+        assert_eq!(read(), 11);
+        assert_eq!(std::fs::read(&mark).unwrap().len(), ENTRY_BYTES);
+    }
