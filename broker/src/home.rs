@@ -4,8 +4,10 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use crate::disk::Disk;
+use crate::markers;
 
 /// A data directory, locked until this is dropped.
 #[derive(Debug)]
@@ -13,11 +15,12 @@ pub(crate) struct Home<D: Disk> {
     disk: D,
     data: PathBuf,
     lock: D::Lock,
+    is_run_forgotten: Mutex<bool>,
 }
 
 impl<D: Disk> Home<D> {
     pub fn new(disk: D, data: PathBuf, lock: D::Lock) -> Self {
-        Self { disk, data, lock }
+        Self { disk, data, lock, is_run_forgotten: Mutex::new(false) }
     }
 
     /// An error where it no longer has its name.
@@ -29,6 +32,16 @@ impl<D: Disk> Home<D> {
             // Whoever cannot be asked is not doubted: what is done next meets the same trouble.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Durably takes back what this run has said of itself. Once is enough.
+    pub fn forget_run(&self) -> io::Result<()> {
+        let mut is_forgotten = self.is_run_forgotten.lock().unwrap_or_else(|e| e.into_inner());
+        if !*is_forgotten {
+            markers::forget_run(&self.disk, &self.data)?;
+            *is_forgotten = true;
+        }
+        Ok(())
     }
 
     fn lost(&self, how: &str) -> io::Error {

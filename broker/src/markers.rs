@@ -8,6 +8,10 @@
 //! one has failed.
 //!
 //! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
+//!
+//! `running` speaks for every partition: after a power loss it says of `os` and `interval` that nothing is known to be synced but
+//! what is noted elsewhere. So it is there only as long as all that was synced for somebody is noted. Where a note cannot be made,
+//! `running` goes, and the next start, which knows nothing, cuts nothing that has a good record behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -79,6 +83,8 @@ pub struct LastRun {
     pub clean_file: bool,
     /// What the last clean stop before it recorded.
     was_clean: Option<CleanStop>,
+    /// Whether there is one of those that cannot be read: what it says was synced, nobody knows.
+    is_stop_lost: bool,
     running: Option<(String, Ran)>,
 }
 
@@ -92,11 +98,14 @@ impl LastRun {
             clean => clean?,
         };
         let running = read(RUNNING).unwrap_or_default();
+        let was_clean = read(WAS_CLEAN).unwrap_or_else(|_| Some(Vec::new()));
         let stop = |bytes: Option<&[u8]>| bytes.and_then(files::read_checked_text).and_then(parse_clean);
+        let earlier = stop(was_clean.as_deref());
         Ok(Self {
             clean_file: clean.is_some(),
             clean: stop(clean.as_deref()),
-            was_clean: stop(read(WAS_CLEAN).unwrap_or_default().as_deref()),
+            is_stop_lost: was_clean.is_some() && earlier.is_none(),
+            was_clean: earlier,
             running: running.as_deref().and_then(files::read_checked_text).and_then(parse_running),
         })
     }
@@ -140,21 +149,32 @@ impl LastRun {
             (Some((boot, ran)), Some(now)) if *boot == now => {
                 Evidence::ProcessCrash { promised: *ran != Ran::Os }
             }
-            (Some((_, Ran::Os | Ran::Interval)), Some(_)) => Evidence::PowerLossUnsynced,
+            (Some((_, Ran::Os | Ran::Interval)), Some(_)) if !self.is_stop_lost => {
+                Evidence::PowerLossUnsynced
+            }
             _ => Evidence::Unknown,
         }
     }
 }
 
+/// What has become of what clean stops have recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stops {
+    /// It is all there, under one name or another.
+    Kept,
+    /// There was no room for all of it.
+    Forgotten,
+}
+
 /// Durably takes the clean stop back, before anything changes. It is kept under another name: what it says was synced
 /// stays synced, and there is no moment at which nothing says so. To rename it is not enough, since a power loss may leave
 /// neither of the two names.
-pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<()> {
+pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Result<Stops> {
     let (clean, was_clean) = (data.join(CLEAN), data.join(WAS_CLEAN));
-    if last.clean.is_none() {
-        // What it said is lost. Without it, the note of the run before would speak of a crash, where there was none.
-        files::remove_if_there(disk, &data.join(RUNNING))?;
-        disk::sync_dir(disk, &disk.open_dir(data)?)?;
+    if last.clean.is_none() || last.is_stop_lost {
+        // What it said is lost, or one before it. Without that, the note of the run before would speak of a crash where there was
+        // none, and of what was never synced where it was.
+        forget_run(disk, data)?;
     }
     let there = last.was_clean.as_ref().and_then(|_| names(disk, data));
     // One that is half deleted may come back; and where nobody knows what is there, all is.
@@ -171,14 +191,41 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
     } else {
         files::replace(disk, &was_clean, print_clean(&stops).as_bytes())
     };
-    match kept {
-        // A name needs less room than a file; and without room for a name, to forget the stop is possible still.
-        Err(e) if disk::is_full(&e) => match disk.rename(&clean, &was_clean) {
-            Err(e) if disk::is_full(&e) => disk.remove_file(&clean)?,
-            renamed => renamed?,
-        },
-        kept => kept.and_then(|()| disk.remove_file(&clean))?,
+    let stops = match kept {
+        Err(e) if disk::is_full(&e) => {
+            // A name needs less room than a file. But the file that it takes the name of may say more.
+            let says_all = last.clean.as_ref() == Some(&stops);
+            rename_clean(disk, data, says_all)?
+        }
+        kept => {
+            kept.and_then(|()| disk.remove_file(&clean))?;
+            Stops::Kept
+        }
+    };
+    disk::sync_dir(disk, &disk.open_dir(data)?)?;
+    Ok(stops)
+}
+
+/// Gives the clean stop its other name as it is; without room for a name, to forget the stop is possible still. The note of
+/// the run before has to go first then: it would speak without what the stop says.
+fn rename_clean<D: Disk>(disk: &D, data: &Path, says_all: bool) -> io::Result<Stops> {
+    let clean = data.join(CLEAN);
+    if !says_all {
+        forget_run(disk, data)?;
     }
+    match disk.rename(&clean, &data.join(WAS_CLEAN)) {
+        Err(e) if disk::is_full(&e) => {
+            forget_run(disk, data)?;
+            disk.remove_file(&clean)?;
+            Ok(Stops::Forgotten)
+        }
+        renamed => renamed.map(|()| if says_all { Stops::Kept } else { Stops::Forgotten }),
+    }
+}
+
+/// Durably forgets which run this is, or was: the next start assumes nothing.
+pub fn forget_run<D: Disk>(disk: &D, data: &Path) -> io::Result<()> {
+    files::remove_if_there(disk, &data.join(RUNNING))?;
     disk::sync_dir(disk, &disk.open_dir(data)?)
 }
 
@@ -204,27 +251,25 @@ pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<(
 /// Why it is not written down that a run has begun.
 #[derive(Debug)]
 pub enum Unnoted {
-    /// Nothing is written down: the next recovery assumes less.
+    /// Nothing is written down: the next recovery assumes nothing.
     Nothing(io::Error),
     /// What is written down is about an earlier run, and would mislead the next recovery about what this one acknowledges.
     Stale(io::Error),
 }
 
 /// Durably says that a run has begun. Where that cannot be written, at least nothing wrong should be left to be read.
-/// `opened_all`: what a run has not opened, an earlier one has written; then nothing is said, and the next recovery
-/// assumes nothing.
+/// `speaks_for_all`: of what a run has not opened, or has synced without noting it, that would be wrong; then nothing is
+/// said, and the next recovery assumes nothing.
 pub fn write_running<D: Disk>(
     disk: &D,
     data: &Path,
     durability: Durability,
-    opened_all: bool,
+    speaks_for_all: bool,
 ) -> Result<(), Unnoted> {
-    let path = data.join(RUNNING);
-    let forget = || {
-        files::remove_if_there(disk, &path)?;
-        disk::sync_dir(disk, &disk.open_dir(data)?)
+    let forget = || forget_run(disk, data);
+    let Some(boot) = disk.boot_id().filter(|_| speaks_for_all) else {
+        return forget().map_err(Unnoted::Stale);
     };
-    let Some(boot) = disk.boot_id().filter(|_| opened_all) else { return forget().map_err(Unnoted::Stale) };
     let ran = match durability {
         Durability::Os => Ran::Os,
         Durability::Interval(_) => Ran::Interval,
@@ -232,7 +277,7 @@ pub fn write_running<D: Disk>(
     };
     let (_, durability) = Ran::ALL[ran as usize];
     let text = files::checked_text(&format!("boot {boot}\ndurability {durability}\n"));
-    files::replace(disk, &path, text.as_bytes()).map_err(|e| match forget() {
+    files::replace(disk, &data.join(RUNNING), text.as_bytes()).map_err(|e| match forget() {
         Ok(()) => Unnoted::Nothing(e),
         Err(_) => Unnoted::Stale(e),
     })
@@ -368,6 +413,10 @@ pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
 /// Leaves a mark that a log's sync failed, so that the next recovery writes it anew; and what was durable before: nothing of
 /// that is torn off by a crash. Best effort, on a failing disk. The mark need not outlive the machine: the cache that it warns
 /// of does not either.
+///
+/// What has failed the sync may be that there is no room, and then there is none for a mark. A name needs less room than a file, and
+/// an index is derived: the log's own index becomes the mark then. Whoever has it open still reads entries that lead nowhere, and
+/// searches from the segment's beginning.
 pub fn write_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
     let entry = Entry { key: durable.get(), value: 0 }.encode();
     let path = files::unsynced_path(dir, base);
@@ -394,6 +443,7 @@ pub fn read_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset) -> SyncedTo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::OsDisk;
 
     #[test]
     fn a_clean_stop_is_read_back_as_it_was_written() {
@@ -409,12 +459,6 @@ mod tests {
         assert_eq!(files::read_checked_text(text.as_bytes()).and_then(parse_clean), Some(stop));
         assert_eq!(parse_clean("clean 2\n"), None);
     }
-}
-///
-/// What has failed the sync may be that there is no room, and then there is none for a mark. A name needs less room than a file, and
-/// an index is derived: the log's own index becomes the mark then. Whoever has it open still reads entries that lead nowhere, and
-/// searches from the segment's beginning.
-    use crate::disk::OsDisk;
 
     /// An index may have given its name for the mark, and not have been written over: whatever its entries are, they are not what
     /// was durable.
@@ -433,3 +477,4 @@ mod tests {
         assert_eq!(read(), 11);
         assert_eq!(std::fs::read(&mark).unwrap().len(), ENTRY_BYTES);
     }
+}

@@ -11,7 +11,7 @@ use crate::disk::{self, Disk};
 use crate::files;
 use crate::home::Home;
 use crate::listing;
-use crate::markers::{self, Closed, Evidence, LastRun, Unnoted};
+use crate::markers::{self, Closed, Evidence, LastRun, Stops, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
 use crate::report::{PartitionReport, Report};
@@ -191,7 +191,9 @@ impl<D: Disk> Opening<'_, D> {
         let disk = &self.world.disk;
         let last = LastRun::read(disk, self.data)?;
         let mut report = Report { clean: last.clean.is_some(), ..Report::default() };
-        let revoked = if last.clean_file { markers::revoke_clean(disk, self.data, &last) } else { Ok(()) };
+        let revoked =
+            if last.clean_file { markers::revoke_clean(disk, self.data, &last) } else { Ok(Stops::Kept) };
+        let stops = *revoked.as_ref().unwrap_or(&Stops::Kept);
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
@@ -218,9 +220,10 @@ impl<D: Disk> Opening<'_, D> {
             topics.insert(name.clone(), Topic::new(name.clone(), settings.clone(), partitions));
         }
         // Only now: until every partition is recovered, what is known of the last run must stay known.
+        let speaks_for_all = report.is_complete() && report.is_noted() && stops == Stops::Kept;
         if read_only.is_none()
             && let Err(unnoted) =
-                markers::write_running(disk, self.data, self.settings.durability, report.is_complete())
+                markers::write_running(disk, self.data, self.settings.durability, speaks_for_all)
         {
             match unnoted {
                 Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),

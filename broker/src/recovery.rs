@@ -112,6 +112,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         durable_before: None,
         unbuilt: Vec::new(),
         is_end_unseen: false,
+        is_noted: true,
     };
     recovery.list()?;
     recovery.synced_to = recovery.known_to_be_synced();
@@ -155,6 +156,8 @@ struct Recovery<'a, D> {
     unbuilt: Vec<(Offset, Kind, Vec<u8>)>,
     /// Whether the last segment's tail could not be read, or that segment is gone: nobody knows where the log ends.
     is_end_unseen: bool,
+    /// Whether everything that a later start has to know is noted: what is synced, and what is damaged.
+    is_noted: bool,
 }
 
 impl<D: Disk> Recovery<'_, D> {
@@ -221,6 +224,8 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.start = sealed.first().map_or(active.as_ref().map_or(end, |a| a.base), |s| s.base);
         self.report.end = end;
         self.report.segments = logs.len();
+        // What a fence has kept from being synced or noted, the run before may have promised.
+        self.report.noted = self.is_noted && self.report.fenced.is_none();
         let is_active = |base: Offset| active.as_ref().is_some_and(|a| a.base == base);
         let indexes_in_order = self.unbuilt.iter().all(|(base, ..)| is_active(*base));
         let hidden = match self.is_end_unseen {
@@ -288,6 +293,8 @@ impl<D: Disk> Recovery<'_, D> {
             });
             self.damage(&self.path(base, Kind::Log), from, bytes, end, synced.end);
             end = synced.end;
+            // What is left of it is not written on, and has no mark; and what says how far it came may say so in offsets only.
+            self.is_noted = false;
             if let Some(last) = last {
                 (last.sealed.end, last.whole) = (end, false);
             }
@@ -480,8 +487,10 @@ impl<D: Disk> Recovery<'_, D> {
         }
         if (gave_promise || interval) && !always {
             let mark = SyncedTo::at_end_of(*last);
-            // Without it the next recovery assumes less. A disk that has no room for it can still be read.
+            // A disk that has no room for it can still be read. But without it, what this run says of itself would mislead the next
+            // recovery.
             if let Err(e) = markers::write_synced(self.disk, self.told.dir, mark) {
+                self.is_noted = false;
                 self.note(format!("what is synced could not be noted: {e}"));
             }
         }

@@ -62,6 +62,9 @@ pub struct PartitionReport {
     pub fenced: Option<String>,
     /// Whether it serves no reads either: it could not be opened at all.
     pub unopened: bool,
+    /// Whether it is written down what of it is synced, and what is damaged: a later start may take any other hole in it for one
+    /// that a power loss left.
+    pub noted: bool,
     /// Anything else worth knowing: foreign files, leftovers.
     pub notes: Vec<String>,
 }
@@ -86,6 +89,11 @@ impl Report {
     pub fn is_complete(&self) -> bool {
         let is_missed = !(self.unserved.is_empty() && self.gone.is_empty() && self.uncounted.is_empty());
         !is_missed && self.partitions.iter().all(|p| !p.unopened)
+    }
+
+    /// Whether of every partition it is written down what is synced and what is damaged.
+    pub fn is_noted(&self) -> bool {
+        self.partitions.iter().all(|p| p.noted)
     }
 
     /// Records in all partitions.

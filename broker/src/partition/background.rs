@@ -132,8 +132,10 @@ impl<D: Disk> Partition<D> {
                 Durability::Os => !closing,
             };
             if is_news && config.home.check().is_ok() {
-                // Evidence for recovery; without it, recovery assumes less.
-                let _ = markers::write_synced(&config.disk, &config.dir, mark);
+                // Without it, what this run says of itself would have recovery take what is synced for what is not. Where not even
+                // that can be taken back, the next sync tries again.
+                let noted = markers::write_synced(&config.disk, &config.dir, mark);
+                let _ = noted.or_else(|_| config.home.forget_run());
             }
             Ok(())
         })

@@ -290,6 +290,7 @@ impl<D: Disk> Recovery<'_, D> {
         // whoever made it may have been killed before it was durable.
         let made = self.make_mark(&mark);
         if let Err(e) = &made {
+            self.is_noted = false;
             self.note(format!("{} could not be made: {e}", name_of(&mark)));
         }
         made.is_ok()

@@ -4,8 +4,11 @@
 /// Lies there while the broker is known to have stopped cleanly.
 const CLEAN: &str = "clean";
 
+/// Says which session runs.
+const RUNNING: &str = "running";
+
 /// Marks at the top: which session runs, and how the last one ended.
-const MARKS: [&str; 3] = ["running", CLEAN, "was-clean"];
+const MARKS: [&str; 3] = [RUNNING, CLEAN, "was-clean"];
 
 /// In a partition's directory: how far its log is known to be synced.
 const SYNCED: &str = "synced";
@@ -56,6 +59,11 @@ pub fn is_log(path: &str) -> bool {
 /// Whether it says that the broker has stopped cleanly.
 pub fn is_mark_of_a_clean_stop(path: &str) -> bool {
     path == CLEAN
+}
+
+/// Whether it says which session runs.
+pub fn is_note_of_the_run(path: &str) -> bool {
+    path == RUNNING
 }
 
 /// Whether it says which session runs, how the last one ended, or how far that is known to have synced: what differs from one

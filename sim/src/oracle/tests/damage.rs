@@ -1,6 +1,8 @@
 //! P9: damage is named where it is, and nowhere else.
 
-use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, records, recovered};
+use faults::Op;
+
+use super::{CrashKind, DiskOp, Event, Mode, Moment, Recovered, Story, log, records, recovered};
 
 const NONE: [&str; 0] = [];
 
@@ -90,4 +92,31 @@ fn what_stands_behind_the_last_record_is_named_whole_or_not_at_all() {
     assert_eq!(names(&left, &[(87, 0, 3, 4)], 29), NONE);
     assert_eq!(names(&both, &[(29, 29, 1, 2)], 0), NONE);
     assert_eq!(names(&both, &[(29, 29, 1, 2), (87, 0, 3, 4)], 0), ["not named whole"]);
+}
+
+/// A run under `os` that takes back that it said so: the next start cannot tell the hole that a power loss left from damage.
+#[test]
+fn a_hole_is_kept_after_a_run_that_does_not_say_which_it_was() {
+    let story = |path: &str| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abc", 0);
+        let (op, path, result) = (Op::Remove, path.into(), Ok(0));
+        story.add(Event::Disk(DiskOp {
+            op,
+            path,
+            to: None,
+            position: 0,
+            len: 0,
+            result,
+            fault: None,
+            lies: false,
+        }));
+        story.crash(CrashKind::Power);
+        story.starts();
+        story.started(&[(1, 2)]);
+        story.look("a.c");
+        story.broken()
+    };
+    assert_eq!(story("running"), NONE);
+    assert_eq!(story("orders/0/running"), ["false alarm", "unreadable"]);
 }

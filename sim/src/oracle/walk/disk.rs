@@ -14,6 +14,7 @@ use crate::trace::{DiskOp, Event};
 fn tells(op: &DiskOp) -> bool {
     let of_a_mark = match op.op {
         Op::Open => paths::is_log(&op.path),
+        Op::Remove if paths::is_note_of_the_run(&op.path) => true,
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
@@ -144,6 +145,7 @@ impl Walk {
             self.disk_errors.fails();
         }
         self.last_stop.disk(op, fails);
+        self.model.was_unnoted |= op.op == Op::Remove && paths::is_note_of_the_run(&op.path);
         if op.lies {
             self.lied(&op.path);
         }
