@@ -58,9 +58,11 @@ fn said(trace: &Trace, facts: bool) -> BTreeMap<u32, Vec<Arc<str>>> {
 }
 
 fn show(out: &mut String, node: &Node, said: &BTreeMap<u32, Vec<Arc<str>>>, outcome: &Outcome, depth: usize) {
+    let came = said.get(&node.id).map(|rounds| rounds_of(rounds)).unwrap_or_default();
     let text = match &node.step {
-        Step::Check(check) => checked(check, outcome),
-        _ => said.get(&node.id).map(|rounds| rounds_of(rounds)).unwrap_or_default(),
+        Step::Check(check) if came.is_empty() => checked(check, outcome),
+        Step::Check(check) => format!("{}\n{came}", checked(check, outcome)),
+        _ => came,
     };
     let line = format!("{:indent$}{}", "", node.text, indent = depth * 2);
     lines(out, &line, &text, depth);

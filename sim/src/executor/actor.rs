@@ -175,7 +175,11 @@ impl Actor {
         }
         match self.stage.why_down() {
             Some(why) => self.impossible(id, format!("there is nobody to ask: {why}")),
-            None => look::look(&self.stage).await,
+            // What is judged is what could be looked at.
+            None => match look::look(&self.stage).await {
+                unseen if unseen.is_empty() => {}
+                unseen => self.say(id, format!("could not look at {}", unseen.join(", "))),
+            },
         }
     }
 

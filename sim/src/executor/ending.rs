@@ -24,8 +24,9 @@ pub(super) async fn end(stage: &Stage) {
         start(stage).await;
     }
     look::look(stage).await;
-    if stage.host.state() == State::Up {
-        live(stage).await;
+    // What needed a restart to show what it has shows it now.
+    if stage.host.state() == State::Up && live(stage).await {
+        look::look(stage).await;
     }
     stage.recorder.add(Event::Ended);
     count_connections(stage).await;
@@ -65,8 +66,8 @@ async fn quiet(host: &Host) {
     }
 }
 
-/// Every partition takes a record and gives it back.
-async fn live(stage: &Stage) {
+/// Every partition takes a record and gives it back. Gives whether the broker was started anew for it.
+async fn live(stage: &Stage) -> bool {
     let topics = stage.topics.borrow().clone();
     let mut left: Vec<TopicPartition> =
         topics.iter().flat_map(|(topic, count)| (0..*count).map(move |p| (topic.clone(), p))).collect();
@@ -74,15 +75,16 @@ async fn live(stage: &Stage) {
         if attempt > 0 {
             if let Err(why) = stage.stop().await {
                 stage.recorder.add(Event::NotStopped { error: why.into() });
-                return;
+                return true;
             }
             start(stage).await;
         }
         left = try_all(stage, left).await;
         if left.is_empty() {
-            return;
+            return attempt > 0;
         }
     }
+    true
 }
 
 /// Gives those that did not work.

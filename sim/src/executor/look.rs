@@ -3,10 +3,11 @@
 //! where users stand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::pipe::{Pipe, back_to_back};
 use super::stage::Stage;
-use crate::oracle::look::HOLES_MAX;
+use crate::oracle::look::{HOLES_MAX, name};
 use crate::scenario::request::Code;
 use crate::trace::{Answer, At, Event, Moment, Request, TopicPartition};
 use crate::world::host::State;
@@ -19,20 +20,25 @@ const MAX_BYTES: u32 = 1 << 20;
 #[derive(Default)]
 struct Progress {
     next: u64,
+    /// The end that an answer with records, or without any, has told.
     end: Option<u64>,
+    /// The end that the broker tells who asks for nothing else.
+    listed: Option<u64>,
     holes: u64,
     times: BTreeSet<u64>,
     failed: bool,
+    /// Whether there is no such partition.
+    unknown: bool,
     /// Whether there is more behind what cannot be read than is asked for.
     gave_up: bool,
     /// Whether retention has taken what was asked for: where the log begins now has to be asked again.
     overtaken: bool,
 }
 
-/// Looks at the whole broker, where it serves.
-pub(super) async fn look(stage: &Stage) {
+/// Looks at the whole broker, where it serves. Gives what it could not look at.
+pub(super) async fn look(stage: &Stage) -> Vec<String> {
     if stage.host.state() != State::Up {
-        return;
+        return vec!["the broker".to_owned()];
     }
     let crashes = stage.crashes();
     let pipe = &mut Pipe::oracle(stage);
@@ -44,14 +50,12 @@ pub(super) async fn look(stage: &Stage) {
     let earliest: Vec<Request> = places.iter().map(|place| offsets(place, At::Earliest)).collect();
     let latest = places.iter().map(|place| offsets(place, At::Latest));
     let both: Vec<Request> = earliest.iter().cloned().chain(latest).collect();
-    for (place, answer) in places.iter().zip(ask(stage, pipe, &both).await) {
-        let next = match answer {
-            Answer::Offset(Some((start, _))) => Some(start),
-            _ => None,
-        };
-        let found = Progress { next: next.unwrap_or(0), failed: next.is_none(), ..Progress::default() };
-        progress.insert(place.clone(), found);
+    let answers = ask(stage, pipe, &both).await;
+    let (starts, ends) = answers.split_at(places.len());
+    for (place, (start, end)) in places.iter().zip(starts.iter().zip(ends)) {
+        progress.insert(place.clone(), Progress::new(start, end));
     }
+    list_ends(stage, pipe, &mut progress).await;
     read_all(stage, pipe, &mut progress).await;
     ask_times(stage, pipe, &progress).await;
     if stage.has_retention() {
@@ -59,9 +63,14 @@ pub(super) async fn look(stage: &Stage) {
         ask(stage, pipe, &earliest).await;
     }
     stage.host.record_image(Moment::Check);
-    let saw_all = !progress.values().any(|found| found.gave_up);
-    let complete = saw_all && stage.crashes() == crashes && stage.host.state() == State::Up;
-    stage.recorder.add(Event::LookEnds { complete });
+    let complete = stage.crashes() == crashes && stage.host.state() == State::Up;
+    let those = |which: fn(&Progress) -> bool| progress.iter().filter(move |(_, found)| which(found));
+    let unseen = those(|found| found.gave_up).map(|(place, _)| place.clone()).collect();
+    stage.recorder.add(Event::LookEnds { complete, unseen });
+    match complete {
+        true => those(Progress::is_in_the_dark).map(|((topic, p), _)| name(topic, *p)).collect(),
+        false => vec!["the broker".to_owned()],
+    }
 }
 
 pub(super) async fn ask(stage: &Stage, pipe: &mut Pipe, requests: &[Request]) -> Vec<Answer> {
@@ -70,6 +79,29 @@ pub(super) async fn ask(stage: &Stage, pipe: &mut Pipe, requests: &[Request]) ->
     }
     let answers = back_to_back(stage, pipe, requests).await;
     answers.into_iter().map(|(answer, _)| answer).collect()
+}
+
+fn offset(answer: &Answer) -> Option<u64> {
+    match answer {
+        Answer::Offset(Some((offset, _))) => Some(*offset),
+        _ => None,
+    }
+}
+
+/// Where a partition does not say what its latest offset is, since there may be more than it can show, the list says how far it can.
+async fn list_ends(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<TopicPartition, Progress>) {
+    let untold = progress.iter().filter(|(_, found)| !found.failed && found.listed.is_none());
+    let topics: BTreeSet<Arc<str>> = untold.map(|((topic, _), _)| topic.clone()).collect();
+    let requests: Vec<Request> =
+        topics.iter().map(|topic| Request::ListPartitions { topic: topic.clone() }).collect();
+    for (topic, answer) in topics.iter().zip(ask(stage, pipe, &requests).await) {
+        let Answer::Partitions(listed) = answer else { continue };
+        for (number, _, end) in listed {
+            if let Some(found) = progress.get_mut(&(topic.clone(), number)) {
+                found.listed = found.listed.or(Some(end));
+            }
+        }
+    }
 }
 
 fn offsets((topic, partition): &TopicPartition, at: At) -> Request {
@@ -107,6 +139,19 @@ async fn read_all(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<TopicP
 }
 
 impl Progress {
+    /// What is known where nothing but where it begins and ends was asked for.
+    fn new(start: &Answer, end: &Answer) -> Self {
+        let (next, listed) = (offset(start), offset(end));
+        let unknown = |code: &Code| matches!(code, Code::UnknownTopic | Code::UnknownPartition);
+        Self {
+            next: next.unwrap_or(0),
+            listed,
+            failed: next.is_none(),
+            unknown: matches!(start, Answer::Refused { code, .. } if unknown(code)),
+            ..Self::default()
+        }
+    }
+
     fn read(&mut self, answer: &Answer) {
         match answer {
             Answer::Fetched { records, end, .. } => {
@@ -131,14 +176,25 @@ impl Progress {
         }
     }
 
-    /// Asks for the next offset, as long as there are few that cannot be read, and then for the one that the error names.
+    /// Whether nothing, or not all, of what there may be was found out.
+    fn is_in_the_dark(&self) -> bool {
+        self.gave_up || (self.end.is_none() && !self.unknown)
+    }
+
+    /// Asks for the next offset, as long as there are few that cannot be read, and then for the one that the error names. There are
+    /// none behind the end.
     fn step_over(&mut self, code: Code, named: Option<u64>) {
+        if self.end.or(self.listed).is_some_and(|end| self.next >= end) {
+            self.failed = true;
+            return;
+        }
         let behind = named.filter(|next| *next > self.next);
         self.holes += 1;
         match behind {
             _ if self.holes <= HOLES_MAX && code != Code::OffsetOutOfRange => self.next += 1,
             Some(next) => self.next = next,
-            None => (self.failed, self.gave_up) = (true, true),
+            // What is said to be where the log begins, and out of range there, contradicts itself.
+            None => (self.failed, self.gave_up) = (true, code != Code::OffsetOutOfRange),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::outcome::{self, Failure};
 use crate::scenario::parse;
 use crate::snapshot;
-use crate::trace::Event;
+use crate::trace::{Event, Request};
 
 /// What had to come and what came, of each step that did not go as expected.
 fn unmet(steps: &str) -> Vec<(String, String)> {
@@ -355,4 +355,25 @@ fn the_last_look_comes_when_nothing_is_in_the_way_any_more() {
         let look = at(&|event| matches!(event, Event::LookBegins)).expect("a look");
         assert!(at(&|event| matches!(event, Event::Healed)).is_some_and(|healed| healed < look), "{steps}");
     }
+}
+
+#[test]
+fn a_partition_that_shows_nothing_is_named_and_hides_no_other() {
+    let text = "scenario \"t\"\nbroker durability=always\ntopic a\ntopic b\nproduce a value=\"v\"\nproduce b value=\"v\"\n\
+                crash\nunreadable \"a/0/@last.log\" at=0\nstart\ncheck P2";
+    let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
+    assert!(outcome.holds(), "{:?}", outcome.failures);
+    let shown = snapshot::render(&outcome);
+    assert!(shown.contains("could not look at a/0"), "{shown}");
+    let events: Vec<&Event> = outcome.trace.entries.iter().map(|entry| &entry.event).collect();
+    let all =
+        |event: &&Event| matches!(event, Event::LookEnds { complete: true, unseen } if unseen.is_empty());
+    let ends: Vec<&Event> =
+        events.iter().copied().filter(|event| matches!(event, Event::LookEnds { .. })).collect();
+    assert!(ends.iter().all(all), "{ends:?}");
+    let of_a = |event: &&&Event| matches!(event, Event::Call { request: Request::Consume { topic, .. }, .. } if **topic == *"a");
+    assert!(events.iter().filter(of_a).count() < 10, "it was asked for what does not exist");
+    let healed = events.iter().position(|event| matches!(event, Event::Healed)).expect("the end");
+    let looks = events[healed..].iter().filter(|event| matches!(event, Event::LookBegins));
+    assert_eq!(looks.count(), 2, "what only a restart shows is looked at after it");
 }

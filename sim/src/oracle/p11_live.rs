@@ -26,6 +26,8 @@ pub(super) struct Liveness {
     healed: bool,
     /// By partition: whether it took a record, whether it gave one, and how the last attempt ended.
     seen: BTreeMap<TopicPartition, Seen>,
+    /// What the last look could not look at.
+    unseen: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,6 +81,15 @@ impl Liveness {
         }
     }
 
+    /// The oracle has looked, or could not: at all, or at all of these.
+    pub(super) fn looked(&mut self, complete: bool, unseen: &[TopicPartition]) {
+        self.unseen = match complete && self.healed {
+            true => unseen.iter().map(|(topic, partition)| name(topic, *partition)).collect(),
+            false if self.healed => vec!["the broker".to_owned()],
+            false => Vec::new(),
+        };
+    }
+
     /// The broker could not stop.
     pub(super) fn not_stopped(&self, f: &mut Findings, error: &str) {
         let expected = "a broker that is asked to stop comes to its end";
@@ -97,6 +108,11 @@ impl Liveness {
     pub(super) fn ended(&self, f: &mut Findings, model: &Model) {
         if !self.healed {
             return;
+        }
+        for what in &self.unseen {
+            let expected =
+                ("all of it can be looked at once faults have stopped", "the oracle could not look");
+            f.broke(Promise::Live, "could not look", what, expected, &[]);
         }
         for (topic, known) in model.topics.iter().filter(|(_, t)| !t.uncertain) {
             for partition in 0..u32::try_from(known.partitions.len()).unwrap_or(u32::MAX) {

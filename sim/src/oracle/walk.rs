@@ -121,11 +121,7 @@ impl Walk {
                 p08_idempotent::again(f, &self.model, *how, once, other.as_deref().map_err(|why| &**why));
             }
             Event::LookBegins => self.look = Some(Look::default()),
-            Event::LookEnds { complete } => {
-                if let Some(look) = self.look.take().filter(|_| *complete) {
-                    self.looked(&look);
-                }
-            }
+            Event::LookEnds { complete, unseen } => self.look_ends(*complete, unseen),
             Event::World(change) => self.world(change, entry.at),
             Event::Healed => {
                 self.obstacles.healed();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use faults::Errno;
 
-use super::{Again, Answer, CallId, CrashKind, Image, Moment, Recovered, Request, Starting, World};
+use super::{
+    Again, Answer, CallId, CrashKind, Image, Moment, Recovered, Request, Starting, TopicPartition, World,
+};
 
 /// A disk operation as the trace keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +146,8 @@ pub enum Event {
     LookEnds {
         /// Whether all of them were answered; a crash may have come between.
         complete: bool,
+        /// Partitions with more behind what cannot be read than was asked for.
+        unseen: Vec<TopicPartition>,
     },
     /// What a step said must come of it did not.
     Unmet {

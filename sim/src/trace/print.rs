@@ -98,8 +98,10 @@ fn words(event: &Event) -> (&str, String) {
         Event::Again { how, .. } => ("oracle", format!("recovered a copy of the disk {}", again(*how))),
         Event::World(world) => ("world", world.to_string()),
         Event::LookBegins => ("oracle", "looks".into()),
-        Event::LookEnds { complete } => {
-            ("oracle", if *complete { "has looked" } else { "could not look" }.into())
+        Event::LookEnds { complete: false, .. } => ("oracle", "could not look".into()),
+        Event::LookEnds { unseen, .. } => {
+            let but = unseen.iter().map(|(topic, partition)| format!(", not at all of {topic}/{partition}"));
+            ("oracle", format!("has looked{}", but.collect::<String>()))
         }
         Event::Unmet { expected, found, .. } => {
             ("step", format!("UNMET: expected {expected}, found {found}"))

@@ -16,7 +16,7 @@ fn a_partition_that_answers_every_read_with_an_error_has_lost_its_records() {
     story.answer(id, super::Answer::Offset(Some((0, 0))));
     let id = story.consume(0, 0);
     story.unreadable(id, Code::Corrupt, 0);
-    story.add(Event::LookEnds { complete: true });
+    story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
     assert_eq!(story.broken(), ["unopened"]);
 }
 
@@ -35,7 +35,7 @@ fn what_is_destroyed_is_answered_by_an_error_that_says_so() {
         story.unreadable(id, code, 0);
         let id = story.consume(0, 1);
         story.fetched(id, 1, 'b', 2);
-        story.add(Event::LookEnds { complete: true });
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
         story.broken()
     };
     assert_eq!(story(Code::Corrupt), NONE);

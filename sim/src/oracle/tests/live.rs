@@ -2,8 +2,8 @@
 
 use faults::{Errno, Op};
 
-use super::{Answer, Code, CrashKind, Event, Mode, Story};
-use crate::trace::{Pace, World};
+use super::{Answer, Code, CrashKind, Event, Mode, Request, Story, value};
+use crate::trace::{Pace, Placed, Sent, World};
 
 const NONE: [&str; 0] = [];
 
@@ -99,7 +99,7 @@ fn the_last_look_is_answered() {
         story.add(Event::LookBegins);
         let id = story.consume(0, 0);
         story.lost(id);
-        story.add(Event::LookEnds { complete: true });
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
         story.broken()
     };
     let slow = World::Pace(Pace { timeout: 2000, sync: 500, ..Pace::default() });
@@ -107,4 +107,51 @@ fn the_last_look_is_answered() {
         assert_eq!(story(before.clone(), false), NONE, "{before}");
         assert_eq!(story(before.clone(), true), ["no answer"], "{before}");
     }
+}
+
+/// Two partitions with a record each; of the first nothing is shown, and of the second nothing is left.
+fn seen(complete: bool, unseen: &[u32]) -> Story {
+    let mut story = Story::with_partitions(Mode::Os, 2);
+    for partition in [0, 1] {
+        let records = [Sent { key: None, value: value('a') }].into();
+        let id = story.call(Request::Produce { topic: "orders".into(), partition: Some(partition), records });
+        story.answer(id, Answer::Produced(vec![Placed::At(partition, 0)]));
+    }
+    story.add(Event::Healed);
+    story.add(Event::LookBegins);
+    let id = story.consume(0, 0);
+    story.unreadable(id, Code::Corrupt, 0);
+    let id = story.consume(1, 0);
+    story.answer(id, Answer::Fetched { records: Vec::new(), start: 0, end: 0 });
+    let unseen = unseen.iter().map(|partition| ("orders".into(), *partition)).collect();
+    story.add(Event::LookEnds { complete, unseen });
+    story
+}
+
+#[test]
+fn a_partition_that_was_not_looked_at_to_its_end_hides_no_other() {
+    assert_eq!(seen(true, &[]).broken(), ["unopened", "lost"]);
+    assert_eq!(seen(true, &[0]).broken(), ["lost"]);
+    assert_eq!(seen(true, &[0, 1]).broken(), NONE);
+    assert_eq!(seen(false, &[]).broken(), NONE);
+}
+
+#[test]
+fn everything_can_be_looked_at_in_the_end() {
+    let ends = |mut story: Story| {
+        for partition in [0, 1] {
+            let records = [Sent { key: None, value: value('b') }].into();
+            let produce = Request::Produce { topic: "orders".into(), partition: Some(partition), records };
+            let id = story.call(produce);
+            story.answer(id, Answer::Produced(vec![Placed::At(partition, 1)]));
+            story.reads(partition, 1, 'b');
+        }
+        story.add(Event::Ended);
+        story.broken()
+    };
+    assert_eq!(ends(seen(true, &[0, 1])), ["could not look"]);
+    assert_eq!(ends(seen(false, &[])), ["could not look"]);
+    let mut once_more = seen(false, &[]);
+    once_more.look("a");
+    assert_eq!(ends(once_more), NONE);
 }

@@ -266,7 +266,7 @@ impl Story {
         if !logs.is_empty() {
             self.image(Moment::Check, logs);
         }
-        self.add(Event::LookEnds { complete: true });
+        self.add(Event::LookEnds { complete: true, unseen: Vec::new() });
     }
 
     fn unreadable(&mut self, id: CallId, code: Code, offset: u64) {

@@ -26,7 +26,7 @@ fn a_look_that_nobody_answered_says_nothing_of_a_topic() {
                 (false, true) => story.answer(id, Answer::Offset(Some((0, 0)))),
                 (false, false) => story.lost(id),
             }
-            story.add(Event::LookEnds { complete: true });
+            story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
             story.again(CrashKind::Process);
         }
         story.broken()

@@ -6,8 +6,21 @@ use super::Walk;
 use crate::oracle::look::{Look, PartitionLook};
 use crate::oracle::model::Topic;
 use crate::oracle::{Promise, p01_dense, p02_kept, p04_refused_absent, p07_time, p09_damage};
+use crate::trace::TopicPartition;
 
 impl Walk {
+    /// Of what was not asked about to its end, nothing is said; of all others, everything.
+    pub(super) fn look_ends(&mut self, complete: bool, unseen: &[TopicPartition]) {
+        self.liveness.looked(complete, unseen);
+        let Some(mut look) = self.look.take().filter(|_| complete) else { return };
+        for place in unseen {
+            if let Some(found) = look.partitions.get_mut(place) {
+                found.disturbed = true;
+            }
+        }
+        self.looked(&look);
+    }
+
     /// One consistent look at a running broker has come to its end.
     pub(super) fn looked(&mut self, look: &Look) {
         self.succeeded(look);
