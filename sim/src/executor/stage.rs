@@ -16,7 +16,8 @@ use super::races::Races;
 use crate::scenario::{self as s, DiskSettings, NetSettings};
 use crate::trace::{CallId, CrashKind, Event, Pace, Recorder, World};
 use crate::world::host::{Host, State};
-use crate::world::{BROKER, aim, observe};
+use crate::world::observe::{self, Silent};
+use crate::world::{BROKER, aim};
 
 /// Something that only the outer loop can do.
 pub(super) type Command = Box<dyn FnOnce(&mut turmoil::Sim<'_>)>;
@@ -247,7 +248,7 @@ impl Stage {
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
         let now = Duration::from_millis(self.recorder.now());
         let aimed = aim::aim(fault, now);
-        let lies = observe::lies(&aimed.kind);
+        let silent = Silent::of(&aimed.kind);
         let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
         match fault.kind {
             s::FaultKind::PowerLoss { keep: keep @ s::Keep::Image(_), .. } => {
@@ -256,7 +257,7 @@ impl Stage {
             s::FaultKind::PowerLoss { keep, .. } => self.host.disk.keep(id, keep),
             _ => {}
         }
-        self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), lies));
+        self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), silent));
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
         let may_miss = fault.may_miss || fault.aim.rate.is_some();
         self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), id, may_miss, on_reads });

@@ -377,3 +377,16 @@ fn a_partition_that_shows_nothing_is_named_and_hides_no_other() {
     let looks = events[healed..].iter().filter(|event| matches!(event, Event::LookBegins));
     assert_eq!(looks.count(), 2, "what only a restart shows is looked at after it");
 }
+
+#[test]
+fn a_write_that_fails_is_no_lie_whatever_struck_it() {
+    let lies = |free: &str| {
+        let text = format!(
+            "scenario \"t\"\ntopic a\ndisk free={free}\nfault write \"a/0/*.log\" lost\nproduce a size=5000 expect=any"
+        );
+        let trace = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0).trace;
+        trace.entries.iter().any(|entry| matches!(&entry.event, Event::Disk(op) if op.lies))
+    };
+    assert!(lies("1MiB"));
+    assert!(!lies("0"));
+}

@@ -232,6 +232,7 @@ fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Op
             result: Ok(0),
             fault: None,
             lies: false,
+            rots: false,
         };
         told.lock().unwrap_or_else(PoisonError::into_inner).push((op, event.recorded));
     });

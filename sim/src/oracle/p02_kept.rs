@@ -86,7 +86,7 @@ fn says_so(code: Code) -> bool {
 /// if all of it were gone.
 fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let explained = known.may_fail() || known.harm.is_lied_about() || model.lying;
+    let explained = known.may_fail() || known.harm.is_deceptive() || model.lying;
     let promised = known.slots.iter().find(|(_, slot)| !slot.may_be_gone());
     if let (false, Some((offset, slot))) = (explained, promised) {
         let found = "the partition does not say which offsets it has".to_owned();

@@ -52,7 +52,7 @@ pub(super) fn appended(
     now: Millis,
 ) {
     let produced = &model.produced[&id.call];
-    let lied = model.partition(topic, partition).is_none_or(|known| known.harm.is_lied_about());
+    let lied = model.partition(topic, partition).is_none_or(|known| known.harm.is_deceptive());
     // Of several records with the same bytes, nobody can say which this one is.
     if model.lying || lied || model.alike(topic, &model.content(id)).len() > 1 {
         return;

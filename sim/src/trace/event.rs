@@ -28,14 +28,16 @@ pub struct DiskOp {
     pub fault: Option<String>,
     /// Whether it answered yes and did not do it: a lost or misdirected write, a sync that keeps nothing.
     pub lies: bool,
+    /// Whether bytes that were well stored are no longer what they were.
+    pub rots: bool,
 }
 
 /// By the names of operations and errors, so that one more of them changes no other run's hash.
 impl Hash for DiskOp {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Self { op, path, to, position, len, result, fault, lies } = self;
+        let Self { op, path, to, position, len, result, fault, lies, rots } = self;
         (op.name(), path, to, position, len).hash(hasher);
-        (result.map_err(|errno| errno.to_string()), fault, lies).hash(hasher);
+        (result.map_err(|errno| errno.to_string()), fault, lies, rots).hash(hasher);
     }
 }
 

@@ -8,21 +8,34 @@ use faults::{Death, Kind};
 use super::DATA;
 use crate::trace::{DiskOp, Event, Recorder};
 
-/// What the disk's observer needs to know of a fault to describe it: its words, and whether it makes the disk lie.
-pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, (String, bool)>>>;
+/// What the disk's observer needs to know of a fault to describe it: its words, and what it keeps silent about.
+pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, (String, Silent)>>>;
 
-/// Whether a disk with this fault says that it did what it did not do.
-pub fn lies(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Torn { .. }
+/// What a disk with some fault does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Silent {
+    /// Nothing is hidden.
+    #[default]
+    Not,
+    /// It says that it did what it did not do.
+    Lies,
+    /// What was stored, and well, is no longer what it was.
+    Rots,
+}
+
+impl Silent {
+    /// What is not said where this fault strikes.
+    pub fn of(kind: &Kind) -> Silent {
+        match kind {
+            Kind::Torn { .. }
             | Kind::Lost
             | Kind::Misdirected { .. }
-            | Kind::BitRot { .. }
-            | Kind::BadSector { .. }
             | Kind::WritebackFailure { .. }
-            | Kind::Lie
-    )
+            | Kind::Lie => Silent::Lies,
+            Kind::BitRot { .. } | Kind::BadSector { .. } => Silent::Rots,
+            _ => Silent::Not,
+        }
+    }
 }
 
 /// The path below the data directory.
@@ -52,7 +65,7 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             let known = known.lock().unwrap_or_else(|e| e.into_inner());
             known.get(&id).cloned()
         });
-        let (fault, lies) = fault.map_or((None, false), |(words, lies)| (Some(words), lies));
+        let (fault, silent) = fault.map_or((None, Silent::Not), |(words, silent)| (Some(words), silent));
         recorder.recorded(event.recorded);
         recorder.add(Event::Disk(DiskOp {
             op: event.op,
@@ -63,7 +76,9 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             result: event.result,
             // A sync that is switched off is a mistake of the broker, and no fault that would excuse it.
             fault,
-            lies,
+            // What fails says so.
+            lies: silent == Silent::Lies && event.result.is_ok(),
+            rots: silent == Silent::Rots,
         }));
     });
 }

@@ -12,6 +12,8 @@ pub struct Harm {
     hurt: bool,
     /// The disk has lied about it, about its directory, or about what is noted of it: what it was told to keep may be gone.
     lied: bool,
+    /// Bytes of it are no longer what they were: all others that were to be kept are there still.
+    rotted: bool,
     /// A sector of it cannot be read, or could not when the broker was started for the last time.
     unreadable: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
@@ -34,6 +36,11 @@ impl Harm {
     /// The disk did not do what it said it did.
     pub fn lied(&mut self) {
         self.lied = true;
+    }
+
+    /// Bytes of it have changed by themselves.
+    pub fn rotted(&mut self) {
+        self.rotted = true;
     }
 
     /// A sector of it cannot be read any more.
@@ -73,17 +80,17 @@ impl Harm {
     /// Records may contradict each other, or what they were is gone: then only a person can say what holds, and until then the
     /// partition may take no writes.
     pub fn at_odds(&self) -> bool {
-        self.lied || !self.planted.is_empty() || self.orphaned
+        self.is_deceptive() || !self.planted.is_empty() || self.orphaned
     }
 
     /// It may hold something else than the broker has written, for good.
     pub fn is_changed(&self) -> bool {
-        self.hurt || self.lied
+        self.hurt || self.is_deceptive()
     }
 
     /// What the disk was told to keep, it may not give back.
     pub fn is_unreliable(&self) -> bool {
-        self.lied || self.unreadable
+        self.is_deceptive() || self.unreadable
     }
 
     /// Something in it may be damaged, or look so.
@@ -101,7 +108,17 @@ impl Harm {
         self.hurt
     }
 
-    /// Whether the disk has lied about it.
+    /// The disk may give back something else than what it was given, and not say so.
+    pub fn is_deceptive(&self) -> bool {
+        self.lied || self.rotted
+    }
+
+    /// Whether bytes of it have changed by themselves.
+    pub fn is_rotten(&self) -> bool {
+        self.rotted
+    }
+
+    /// Whether the disk has lied about it: what it was told to keep may be gone.
     pub fn is_lied_about(&self) -> bool {
         self.lied
     }

@@ -84,6 +84,12 @@ impl Partition {
         self.last_seen.disturb();
     }
 
+    /// Bytes of its log have changed by themselves.
+    pub fn rotted(&mut self) {
+        self.harm.rotted();
+        self.last_seen.disturb();
+    }
+
     /// A sector of its log cannot be read any more.
     pub fn unreadable(&mut self) {
         self.harm.unreadable();
@@ -155,7 +161,7 @@ impl Partition {
     /// All of it was seen after this start, up to `end`, but for what could not be read. Where the disk has failed, or lied, a
     /// start may hide what it could not read or sync until the next one.
     pub fn seen(&mut self, start: u32, end: u64, unread: BTreeSet<u64>) {
-        if !self.harm.is_lied_about() && !self.failures.allow_a_fence() {
+        if !self.harm.is_deceptive() && !self.failures.allow_a_fence() {
             self.last_seen.seen(start, end, unread);
         }
     }

@@ -2,7 +2,7 @@
 
 use faults::{Errno, Op};
 
-use super::{At, Code, CrashKind, Event, Mode, Pace, Request, Story, World};
+use super::{At, Code, CrashKind, Event, Mode, Moment, Pace, Request, Story, World};
 
 const NONE: [&str; 0] = [];
 
@@ -180,4 +180,26 @@ fn a_sync_that_was_interrupted_has_failed_only_where_it_is_not_made_again() {
     };
     assert_eq!(story(false), NONE);
     assert_eq!(story(true), ["lost"]);
+}
+
+/// Three records that were promised, and bits of one of them flip where it is read; then the lights go out.
+#[test]
+fn bits_that_flip_excuse_no_other_record() {
+    let story = |rotten: usize, found: &str| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("abc", 0);
+        story.rots(&super::log(0));
+        story.crash(CrashKind::Power);
+        let mut left = super::records(0, "abc");
+        let record = left.len() / 3;
+        left[rotten * record + record - 1] ^= 1;
+        story.image(Moment::Down, &[(0, &left)]);
+        story.start();
+        story.look(found);
+        story.broken()
+    };
+    assert_eq!(story(1, "a.c"), NONE);
+    assert_eq!(story(1, "a"), ["cut behind damage"]);
+    assert_eq!(story(2, "ab"), NONE, "it may have been torn");
+    assert_eq!(story(2, "a"), ["cut behind damage"]);
 }

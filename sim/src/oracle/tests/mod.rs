@@ -147,6 +147,7 @@ impl Story {
             result: Err(errno),
             fault: Some("a fault".into()),
             lies: false,
+            rots: false,
         }));
     }
 
@@ -161,6 +162,22 @@ impl Story {
             result: Ok(12),
             fault: Some("a fault".into()),
             lies: true,
+            rots: false,
+        }));
+    }
+
+    /// Bits of a file flip where it is read.
+    fn rots(&mut self, path: &str) {
+        self.add(Event::Disk(DiskOp {
+            op: Op::Read,
+            path: path.into(),
+            to: None,
+            position: 0,
+            len: 12,
+            result: Ok(12),
+            fault: Some("a fault".into()),
+            lies: false,
+            rots: true,
         }));
     }
 
@@ -181,6 +198,7 @@ impl Story {
             result,
             fault: None,
             lies: false,
+            rots: false,
         }));
     }
 

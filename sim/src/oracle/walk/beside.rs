@@ -71,6 +71,7 @@ impl Walk {
 
     /// The files that the next start finds.
     pub(crate) fn down(&mut self, image: Arc<Image>) {
+        self.gone_bad(&image);
         self.down = Some(image);
     }
 

@@ -18,7 +18,7 @@ fn tells(op: &DiskOp) -> bool {
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
-    op.fault.is_some() || op.lies || op.result.is_err() || of_a_mark
+    op.fault.is_some() || op.lies || op.rots || op.result.is_err() || of_a_mark
 }
 
 /// An error, and what it may leave behind.
@@ -149,6 +149,9 @@ impl Walk {
         if op.lies {
             self.lied(&op.path);
         }
+        if op.rots {
+            self.rotted(&op.path);
+        }
         let entry = self.findings.entry;
         match (path, failure) {
             (Some(path), Some(failure)) => {
@@ -209,6 +212,17 @@ impl Walk {
                 self.disk_errors.lies();
                 self.model.all_mut().for_each(Partition::lied);
             }
+        }
+    }
+
+    /// Bytes of a file are no longer what they were. Of a log, all the others are, and stay.
+    fn rotted(&mut self, path: &str) {
+        match InPartition::of(path).filter(|of| of.is_log()) {
+            Some(of) => {
+                let known = self.model.partition_mut(of.topic, of.partition);
+                known.into_iter().for_each(Partition::rotted);
+            }
+            None => self.lied(path),
         }
     }
 

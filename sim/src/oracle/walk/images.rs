@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::Walk;
 use crate::oracle::decode::{self, Piece};
-use crate::oracle::model::{Content, Partition};
+use crate::oracle::model::{Content, Partition, Slot};
 use crate::oracle::p04_refused_absent;
 use crate::oracle::p06_derived::{self, Complete};
 use crate::oracle::paths::is_log;
@@ -37,6 +37,30 @@ impl Walk {
                 self.indexes(image, Complete::MayLag);
             }
             Moment::Down => self.down(image.clone()),
+        }
+    }
+
+    /// Of a log with bytes that are no longer what they were, the records that the next start cannot find any more: they may be
+    /// answered by an error, or cut off where they are the last. The others are all there.
+    pub(super) fn gone_bad(&mut self, image: &Image) {
+        let topics = self.model.topics.iter();
+        let rotten = topics.flat_map(|(topic, known)| {
+            let rotten = (0..).zip(&known.partitions).filter(|(_, known)| known.harm.is_rotten());
+            rotten.map(move |(number, known)| (topic.clone(), number, known))
+        });
+        let mut bad: Vec<(Arc<str>, u32, u64)> = Vec::new();
+        for (topic, number, known) in rotten {
+            let good = good(image, &topic, number);
+            let is_there =
+                |(offset, slot): &(&u64, &Slot)| good.get(offset) == Some(&self.model.content(slot.id));
+            let missing = known.slots.iter().filter(|slot| !is_there(slot));
+            bad.extend(missing.map(|(offset, _)| (topic.clone(), number, *offset)));
+        }
+        for (topic, number, offset) in bad {
+            let known = self.model.partition_mut(&topic, number);
+            if let Some(slot) = known.and_then(|known| known.slots.get_mut(&offset)) {
+                slot.damaged = true;
+            }
         }
     }
 
