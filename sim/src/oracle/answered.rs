@@ -44,7 +44,7 @@ pub(super) struct Asked {
     topics: Vec<Topic>,
     /// The topics that were certainly gone, and how often one had been asked for.
     gone: BTreeSet<Arc<str>>,
-    creations: u64,
+    pub(super) creations: u64,
     /// Whether the record that is asked for was promised.
     promised: bool,
     /// Whether the same client was waiting for something else, which is answered first.
@@ -152,7 +152,7 @@ impl Grounds<'_> {
     /// An answer has come.
     pub(super) fn answered(&self, f: &mut Findings, said: Said<'_>) {
         let Said { asked, request, answer, .. } = said;
-        if !self.obstacles.is_unchanged(asked.before) || self.model.lying || self.disk.has_lied() {
+        if !self.obstacles.is_unchanged(asked.before) || self.model.lying || self.disk.has_lied_above() {
             return;
         }
         self.refused(f, request, answer);

@@ -13,8 +13,8 @@ pub(super) struct DiskErrors {
     failed_before_start: u64,
     /// What it was when the broker was asked to stop.
     failed_before_stop: Option<u64>,
-    /// Whether the disk has ever lied about more than an index.
-    lied: bool,
+    /// Whether the disk has ever lied about what lies above the partitions: which topics there are.
+    lied_above: bool,
 }
 
 /// What happens.
@@ -29,9 +29,9 @@ impl DiskErrors {
         self.failed += 1;
     }
 
-    /// The disk has lied.
-    pub(super) fn lies(&mut self) {
-        self.lied = true;
+    /// The disk has lied about what lies above the partitions.
+    pub(super) fn lies_above(&mut self) {
+        self.lied_above = true;
     }
 
     /// The broker begins to start.
@@ -72,8 +72,8 @@ impl DiskErrors {
         self.failed != self.failed_before_start
     }
 
-    /// Whether the disk has ever lied about more than an index.
-    pub(super) fn has_lied(&self) -> bool {
-        self.lied
+    /// Whether the disk has ever lied about what lies above the partitions: which topics there are.
+    pub(super) fn has_lied_above(&self) -> bool {
+        self.lied_above
     }
 }

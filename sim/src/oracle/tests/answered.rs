@@ -197,3 +197,25 @@ fn a_topic_that_is_there_is_known() {
     assert_eq!(story(1, Code::UnknownPartition), ["topic not known"]);
     assert_eq!(story(2, Code::UnknownPartition), NONE);
 }
+
+#[test]
+fn a_lie_about_one_partition_excuses_no_answer_about_another() {
+    let story = |lied: &str, request: Request, answer: Answer| {
+        let mut story = Story::quiet(Mode::Os, 2);
+        story.stored("a", 0);
+        story.lies(lied);
+        let id = story.call(request);
+        story.answer(id, answer);
+        story.broken()
+    };
+    let consume =
+        |partition| Request::Consume { topic: "orders".into(), partition, from: 0, max_bytes: 1, wait_ms: 0 };
+    let none = || Answer::Topics(Vec::new());
+    assert_eq!(story("orders/0/synced", Request::ListTopics, none()), ["topic not listed"]);
+    assert_eq!(story("orders/topic", Request::ListTopics, none()), NONE);
+    let failed = || of_disk(Code::StorageFailed);
+    assert_eq!(story("orders/0/synced", consume(0), failed()), NONE);
+    assert_eq!(story("orders/0/synced", consume(1), failed()), ["refused for nothing"]);
+    assert_eq!(story("orders/1/synced", consume(0), fetched(0)), ["end behind", "empty"]);
+    assert_eq!(story("orders/0/synced", consume(0), fetched(0)), NONE);
+}

@@ -11,6 +11,7 @@ mod live;
 mod refused_absent;
 mod retained;
 mod routed;
+mod stops;
 mod time;
 mod topics;
 mod whole_records;
@@ -34,6 +35,8 @@ struct Story {
     calls: u32,
     /// How much later all is than by its place in the story.
     later: u64,
+    /// Whether it has stopped cleanly, and knows when it starts.
+    stopped: bool,
 }
 
 impl Story {
@@ -57,7 +60,7 @@ impl Story {
     }
 
     fn begins(mode: Mode, partitions: u32, flaky: bool) -> Self {
-        let mut story = Self { trace: Trace::default(), mode, calls: 0, later: 0 };
+        let mut story = Self { trace: Trace::default(), mode, calls: 0, later: 0, stopped: false };
         let pace = Pace { timeout: 2000, ..Pace::default() };
         story.add(Event::World(World::Pace(pace)));
         if flaky {
@@ -118,7 +121,7 @@ impl Story {
 
     /// A start that says this of partition 0.
     fn says(&mut self, said: Recovered) {
-        self.add(Event::Started { clean: false, partitions: vec![said], notes: Vec::new() });
+        self.add(Event::Started { clean: self.stopped, partitions: vec![said], notes: Vec::new() });
     }
 
     /// The files of partition 0 at a moment: the base offset of each log, and its bytes.
@@ -181,6 +184,36 @@ impl Story {
         }));
     }
 
+    /// A start takes away what a clean stop has left.
+    fn takes_back(&mut self) {
+        self.add(Event::Disk(DiskOp {
+            op: Op::Remove,
+            path: "clean".into(),
+            to: None,
+            position: 0,
+            len: 0,
+            result: Ok(0),
+            fault: None,
+            lies: false,
+            rots: false,
+        }));
+    }
+
+    /// A fault makes partition 0's first log wait, and nothing else.
+    fn stalls(&mut self) {
+        self.add(Event::Disk(DiskOp {
+            op: Op::Write,
+            path: log(0).into(),
+            to: None,
+            position: 0,
+            len: 12,
+            result: Ok(12),
+            fault: Some("a fault".into()),
+            lies: false,
+            rots: false,
+        }));
+    }
+
     /// A sector of a file cannot be read.
     fn unreadable_sector(&mut self, path: &str) {
         self.add(Event::Fault { text: "a sector".into(), path: Some(path.into()), damages: true });
@@ -203,6 +236,7 @@ impl Story {
     }
 
     fn crash(&mut self, kind: CrashKind) {
+        self.stopped = kind == CrashKind::Stop;
         self.add(Event::Crash { kind, during: "".into() });
     }
 

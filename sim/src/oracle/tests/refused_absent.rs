@@ -1,6 +1,6 @@
 //! P4: all of a request or nothing of it, and nothing of it later; also where several requests hold the same bytes.
 
-use super::{Answer, CrashKind, Mode, Moment, Request, Story};
+use super::{Answer, Code, CrashKind, Mode, Moment, Request, Story};
 
 const NONE: [&str; 0] = [];
 
@@ -212,18 +212,28 @@ fn many_requests_with_the_same_bytes_are_told_apart() {
 
 #[test]
 fn a_topic_that_was_deleted_does_not_come_back_with_a_start() {
-    let story = |made_anew: bool| {
+    let story = |made_anew: Option<Answer>| {
         let mut story = Story::new(Mode::Os);
         let id = story.call(Request::DeleteTopic { topic: "orders".into() });
         story.answer(id, Answer::Done);
-        if made_anew {
-            story.creates(1);
+        if let Some(answer) = made_anew {
+            let (retention_bytes, retention_ms) = (None, None);
+            let topic = "orders".into();
+            let id = story.call(Request::CreateTopic { topic, partitions: 1, retention_bytes, retention_ms });
+            story.fails_with(faults::Op::MakeDir, faults::Errno::ENOSPC);
+            story.answer(id, answer);
         }
         story.crash(CrashKind::Process);
         story.starts();
         story.image(Moment::Recovered, &[(0, &[])]);
         story.broken()
     };
-    assert_eq!(story(true), NONE);
-    assert_eq!(story(false), ["topic back"]);
+    let refused = |code| Answer::Refused { code, message: String::new(), offset: None };
+    let lost = |sent| Answer::Lost { why: "timeout".into(), sent, told: false };
+    assert_eq!(story(None), ["topic back"]);
+    assert_eq!(story(Some(Answer::Done)), NONE);
+    assert_eq!(story(Some(lost(true))), NONE);
+    assert_eq!(story(Some(refused(Code::OutcomeUnknown))), NONE);
+    assert_eq!(story(Some(refused(Code::StorageFull))), ["topic back"]);
+    assert_eq!(story(Some(lost(false))), ["topic back"]);
 }

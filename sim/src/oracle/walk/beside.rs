@@ -55,7 +55,8 @@ impl Walk {
         let look = start.look;
         for ((topic, partition), found) in &look.partitions {
             let unheard_of = !self.model.topics.contains_key(topic) && !self.raw;
-            if unheard_of && !self.model.lying && self.disk_errors.struck() == 0 {
+            let may_be_there = self.disk_errors.struck_since_start() || self.disk_errors.has_lied_above();
+            if unheard_of && !self.model.lying && !may_be_there {
                 let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
                 self.findings.broke(Promise::RefusedAbsent, "topic back", topic.as_ref(), expected, &[]);
             }

@@ -50,9 +50,10 @@ impl Walk {
             }
             self.model.produced.insert(id, produced);
         }
+        let mut was_deleted = false;
         match request {
             Request::CreateTopic { topic, .. } => {
-                self.model.deleted.remove(topic);
+                was_deleted = self.model.deleted.remove(topic);
                 self.topic_changes.creation_begins();
             }
             Request::DeleteTopic { topic } => self.topic_changes.deletion_begins(topic),
@@ -62,7 +63,7 @@ impl Walk {
         let behind = waits && self.calls.values().any(|open| open.client == *client);
         let asked = grounds!(self).asked(client, request, at, behind);
         let (client, request, entry) = (client.clone(), request.clone(), self.findings.entry);
-        let open = Open { client, request, entry, struck: self.disk_errors.struck(), asked };
+        let open = Open { client, request, entry, struck: self.disk_errors.struck(), asked, was_deleted };
         self.calls.insert(id, open);
     }
 
@@ -87,6 +88,7 @@ impl Walk {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
                 self.created(topic, *partitions, own, answer, open.entry);
+                self.not_created(topic, &open, answer);
                 if open.asked.errors != self.disk_errors.failed()
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
@@ -149,6 +151,17 @@ impl Walk {
         };
         known.successor = (uncertain && known.uncertain).then_some((partitions, own));
         known.uncertain &= uncertain;
+    }
+
+    /// A topic that was deleted is still gone where it was not made anew, and nobody else has asked for it meanwhile.
+    fn not_created(&mut self, topic: &Arc<str>, open: &Open, answer: &Answer) {
+        let refused = match answer {
+            Answer::Refused { code, .. } => *code != Code::OutcomeUnknown,
+            answer => matches!(answer, Answer::Lost { sent: false, .. }),
+        };
+        if refused && open.was_deleted && open.asked.creations == self.topic_changes.creations() {
+            self.model.deleted.insert(topic.clone());
+        }
     }
 
     fn deleted(&mut self, topic: &Arc<str>, answer: &Answer) {

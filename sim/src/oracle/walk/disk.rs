@@ -204,12 +204,11 @@ impl Walk {
                 known.into_iter().for_each(|known| known.indexes.tamper(path, starts));
             }
             Some(of) => {
-                self.disk_errors.lies();
                 let known = self.model.partition_mut(of.topic, of.partition);
                 known.into_iter().for_each(Partition::lied);
             }
             None => {
-                self.disk_errors.lies();
+                self.disk_errors.lies_above();
                 self.model.all_mut().for_each(Partition::lied);
             }
         }

@@ -12,7 +12,7 @@ pub(super) struct LastStop {
     in_order: bool,
     /// A start has taken that back, and has not come to its end.
     taken_back: bool,
-    /// Something was in the way of a stop that leaves everything in order, since the last start.
+    /// Something was in the way of a stop that leaves everything in order, since the last start began.
     trouble: bool,
     /// The broker has found that the disk cannot be written: such a run leaves no mark when it stops.
     read_only: bool,
@@ -44,17 +44,24 @@ impl LastStop {
 
     /// The broker begins to start.
     pub(super) fn start_begins(&mut self) {
-        self.read_only = false;
+        (self.trouble, self.read_only) = (false, false);
     }
 
-    /// It has come to the end of that, and has taken back what the stop left.
+    /// It has come to the end of that, and has taken back what the stop left. What has failed meanwhile may be in the way of the
+    /// next.
     pub(super) fn started(&mut self) {
-        (self.in_order, self.trouble, self.taken_back) = (false, self.read_only, false);
+        (self.in_order, self.taken_back) = (false, false);
+        self.trouble |= self.read_only;
     }
 
     /// It began to start and did not come to the end: it may have taken that back.
     pub(super) fn start_was_disturbed(&mut self) {
         self.in_order = false;
+    }
+
+    /// The broker could not start.
+    pub(super) fn not_started(&mut self) {
+        self.in_order &= !self.taken_back;
     }
 
     /// It went down. What happens to the machine when the broker is down changes nothing in what a stop made durable.

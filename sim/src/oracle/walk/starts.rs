@@ -62,7 +62,7 @@ impl Walk {
 
     /// What a clean stop left in order is found in order: the stop is known, and no index has to be built anew.
     fn after_a_stop(&mut self, clean: bool, said: &[Recovered]) {
-        let was_struck = self.disk_errors.struck() > 0 || self.model.lying;
+        let was_struck = self.disk_errors.struck_since_start() || self.model.lying;
         if !self.last_stop.left_order() || was_struck || self.model.index_interval.is_none() {
             return;
         }
