@@ -5,8 +5,10 @@
 //! | a request is answered | P11 |
 //! | who waits for a record is told of it when it is there | P11 |
 //! | an error of the disk has its cause in the disk, and a stop was asked for | P11 |
+//! | a request that keeps to all the rules is not said to break one | P11 |
 //! | what was promised when a read was asked for is not out of range, nor missing from the answer | P2 |
 //! | an end is not before what was promised when it was asked for, a start not behind it | P2 |
+//! | an end is not behind all that was ever sent, a start not before what it was | P1 |
 //! | a topic that was there all the time is known, and listed with all of its partitions | P2 |
 //! | a topic that was gone all the time is not listed | P4 |
 //!
@@ -26,10 +28,17 @@ use super::topic_changes::TopicChanges;
 use super::{Findings, Promise};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
-use crate::trace::{Answer, At, Millis, Placed, Request};
+use crate::trace::{Answer, At, Millis, Placed, Request, Sent};
 
 /// How much longer than a request may take somebody may wait who is to be woken.
 const WAKING_MS: Millis = 50;
+
+/// More than a request takes for a record, beside its bytes, and for all of them together.
+const BESIDE_RECORD: u64 = 64;
+const BESIDE_RECORDS: u64 = 1024;
+
+/// So many records any broker takes in a request.
+const RECORDS_FEW: usize = 10_000;
 
 /// What was true when a request was made.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +67,8 @@ struct Topic {
     born: usize,
     /// Of each partition, the offset after the last record that was promised.
     ends: Vec<u64>,
+    /// Of each partition, the first offset that the broker has told of.
+    starts: Vec<u64>,
 }
 
 /// A request and what came of it.
@@ -76,6 +87,8 @@ pub(super) struct Grounds<'a> {
     pub(super) obstacles: &'a Obstacles,
     pub(super) disk: &'a DiskErrors,
     pub(super) topic_changes: &'a TopicChanges,
+    /// Whether a client has sent bytes of its own making: nobody knows what they have stored.
+    pub(super) raw: bool,
 }
 
 /// Whether nothing explains that records are missing.
@@ -128,7 +141,8 @@ impl Grounds<'_> {
         let known = self.model.topics.get(topic)?;
         let certain = !known.uncertain && known.successor.is_none() && !self.topic_changes.is_leaving(topic);
         let ends = || known.partitions.iter().map(end_of).collect();
-        certain.then(|| Topic { name: topic.clone(), born: known.born, ends: ends() })
+        let starts = || known.partitions.iter().map(|known| known.start).collect();
+        certain.then(|| Topic { name: topic.clone(), born: known.born, ends: ends(), starts: starts() })
     }
 
     /// Whether it is the same topic still, and certainly there.
@@ -156,6 +170,7 @@ impl Grounds<'_> {
             return;
         }
         self.refused(f, request, answer);
+        self.refused_by_a_rule(f, said);
         if self.disk.failed() != asked.errors {
             return;
         }
@@ -168,12 +183,7 @@ impl Grounds<'_> {
 
     /// An error of the disk needs a disk that has failed.
     fn refused(&self, f: &mut Findings, request: &Request, answer: &Answer) {
-        let codes: Vec<Code> = match answer {
-            Answer::Refused { code, .. } => vec![*code],
-            Answer::Lost { told: true, .. } => vec![Code::OutcomeUnknown],
-            Answer::Produced(placed) => placed.iter().filter_map(refusal).collect(),
-            _ => return,
-        };
+        let codes = refusals(answer);
         let of_disk = |code: &&Code| {
             matches!(
                 code,
@@ -200,6 +210,44 @@ impl Grounds<'_> {
         }
         let expected = "no error of the disk: nothing has failed there since the broker started";
         f.broke(Promise::Live, "refused for nothing", subject(request), (expected, in_words(answer)), &[]);
+    }
+
+    /// An error that says what is wrong with a request needs a request with which something is wrong.
+    fn refused_by_a_rule(&self, f: &mut Findings, said: Said<'_>) {
+        let Said { asked, request, answer, .. } = said;
+        let topic = asked.topics.first().filter(|topic| self.is_still_there(topic));
+        let is_valid = match request {
+            Request::ListTopics => true,
+            request => topic.is_some_and(|topic| self.is_valid(request, topic)),
+        };
+        if !is_valid || !self.obstacles.is_quiet(asked.before) {
+            return;
+        }
+        if refusals(answer).into_iter().any(says_what_is_wrong) {
+            let said = ("no error: the request keeps to all the rules", in_words(answer));
+            f.broke(Promise::Live, "refused for nothing", subject(request), said, &[]);
+        }
+    }
+
+    /// Whether a request about this topic keeps to all the rules, but for the offset that it asks for.
+    fn is_valid(&self, request: &Request, topic: &Topic) -> bool {
+        let is_there = chosen(request).is_none_or(|partition| (partition as usize) < topic.ends.len());
+        match request {
+            Request::Produce { records, .. } => is_there && self.can_be_taken(records),
+            Request::Consume { max_bytes, .. } => is_there && *max_bytes > 0,
+            Request::Offsets { .. } | Request::ListPartitions { .. } => is_there,
+            _ => false,
+        }
+    }
+
+    /// Whether these records are within the limits, beside what else a request holds.
+    fn can_be_taken(&self, records: &[Sent]) -> bool {
+        let bytes =
+            |record: &Sent| (record.key.as_ref().map_or(0, |key| key.len()) + record.value.len()) as u64;
+        let all: u64 = records.iter().map(|record| bytes(record) + BESIDE_RECORD).sum();
+        let few = (1..=RECORDS_FEW).contains(&records.len());
+        few && records.iter().all(|record| bytes(record) <= self.model.record_bytes_max)
+            && all + BESIDE_RECORDS <= self.model.frame_bytes_max
     }
 
     /// The partitions that a request may have to do with.
@@ -272,6 +320,17 @@ impl Grounds<'_> {
                 (format!("an end not before {promised}: all below was promised"), format!("end {end}"));
             f.broke(Promise::Kept, "end behind", name(&topic.name, partition), said, &[]);
         }
+        let sent = self.model.sent_to(&topic.name, partition);
+        if let Some(end) = end.filter(|end| *end > sent && !self.raw) {
+            let said =
+                (format!("an end not behind {sent}: no more records were ever sent"), format!("end {end}"));
+            f.broke(Promise::Dense, "end ahead", name(&topic.name, partition), said, &[]);
+        }
+        let told = topic.starts.get(partition as usize).copied().unwrap_or(0);
+        if let Some(start) = start.filter(|start| *start < told) {
+            let said = (format!("a start not before {told}, which it was before"), format!("start {start}"));
+            f.broke(Promise::Dense, "start went back", name(&topic.name, partition), said, &[]);
+        }
         if let Some(start) = start.filter(|start| *start > 0 && self.keeps_all(topic)) {
             let said = ("the log starts at 0", format!("it starts at {start}"));
             f.broke(Promise::Kept, "start behind", name(&topic.name, partition), said, &[]);
@@ -289,8 +348,18 @@ impl Grounds<'_> {
             }
             _ => return,
         };
+        if !self.is_in_order(topic, p) {
+            return;
+        }
         let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
-        let Some(slot) = slot.filter(|_| asked.promised && self.is_in_order(topic, p)) else { return };
+        let Some(slot) = slot.filter(|_| asked.promised) else {
+            let end = topic.ends.get(p as usize).copied().unwrap_or(0);
+            if kind == "out of range" && from <= end {
+                let expected = format!("an answer: nothing was taken away, and all up to {end} was promised");
+                f.broke(Promise::Kept, kind, name(&topic.name, p), (expected, found), &[]);
+            }
+            return;
+        };
         let (key, value) = self.model.content(slot.id);
         let expected = format!("{}, which was promised before", show(key.as_deref(), &value));
         let what = format!("{} offset {from}", name(&topic.name, p));
@@ -340,7 +409,7 @@ fn chosen(request: &Request) -> Option<u32> {
 }
 
 /// Where partitions are said to begin, and to end.
-fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64>, Option<u64>)> {
+pub(super) fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64>, Option<u64>)> {
     match (request, answer) {
         (Request::Consume { partition, .. }, Answer::Fetched { start, end, .. }) => {
             vec![(*partition, Some(*start), Some(*end))]
@@ -363,6 +432,30 @@ fn has_cause(known: &Partition, code: Code) -> bool {
     let hole = code == Code::Corrupt && (known.harm.is_shaken() || known.last_seen.has_named_damage());
     let failed = known.failures.has_any() || known.failures.left_it_fenced();
     failed || known.harm.explains_missing_records() || hole
+}
+
+/// Whether an error says what is wrong with a request, or with who makes it.
+fn says_what_is_wrong(code: Code) -> bool {
+    matches!(
+        code,
+        Code::InvalidRequest
+            | Code::InvalidTopic
+            | Code::RecordTooLarge
+            | Code::FrameTooLarge
+            | Code::Timeout
+            | Code::TooManyConnections
+            | Code::TopicExists
+    )
+}
+
+/// The errors in an answer.
+fn refusals(answer: &Answer) -> Vec<Code> {
+    match answer {
+        Answer::Refused { code, .. } => vec![*code],
+        Answer::Lost { told: true, .. } => vec![Code::OutcomeUnknown],
+        Answer::Produced(placed) => placed.iter().filter_map(refusal).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn refusal(placed: &Placed) -> Option<Code> {

@@ -20,6 +20,8 @@ pub struct PartitionLook {
     pub start: u64,
     /// The offset after the last readable one.
     pub end: u64,
+    /// What the broker says its latest offset is, where it was asked.
+    pub latest: Option<u64>,
     /// Whether start and end are known.
     pub ranged: bool,
     /// Whether the broker says that there may be more behind the end than it can show.
@@ -75,7 +77,7 @@ impl Look {
                 look.start = *offset;
             }
             (Request::Offsets { at: At::Latest, .. }, Answer::Offset(Some((offset, _)))) => {
-                (look.end, look.ranged) = (*offset, true);
+                (look.end, look.latest, look.ranged) = (*offset, Some(*offset), true);
             }
             (Request::Offsets { at: At::Latest, .. }, Answer::Refused { code: Code::StorageFailed, .. }) => {
                 look.hides = true;

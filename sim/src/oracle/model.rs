@@ -148,6 +148,12 @@ pub struct Model {
     pub starts: u32,
     /// What the broker keeps of any topic that does not say so itself.
     pub retention: Retention,
+    /// How many records were ever sent to a topic of this name: to this partition of it, or to whichever it is.
+    pub sent: BTreeMap<(Arc<str>, Option<u32>), u64>,
+    /// The largest record that the running broker takes.
+    pub record_bytes_max: u64,
+    /// The longest request that the running broker takes.
+    pub frame_bytes_max: u64,
     /// Topics that are gone: deleted, and not made anew.
     pub deleted: BTreeSet<Arc<str>>,
     /// Whether the mark of a clean stop may lie on the disk.
@@ -171,6 +177,12 @@ impl Model {
     pub fn entries_of(&self, id: RecordId) -> [usize; 2] {
         let produced = &self.produced[&id.call];
         [produced.entry, produced.answer]
+    }
+
+    /// How many records can lie in a partition at most: no more than were ever sent there.
+    pub fn sent_to(&self, topic: &Arc<str>, partition: u32) -> u64 {
+        let sent = |to: Option<u32>| self.sent.get(&(topic.clone(), to)).copied().unwrap_or(0);
+        sent(None) + sent(Some(partition))
     }
 
     /// A partition, if the topic is known and has it.

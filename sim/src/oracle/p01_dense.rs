@@ -41,6 +41,11 @@ pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32,
         let found = format!("the log starts at {}", look.start);
         f.broke(Promise::Dense, "start", name(topic, partition), ("the log starts at 0", found), &[]);
     }
+    if let Some(latest) = look.latest.filter(|latest| *latest > look.end) {
+        let expected = format!("the latest offset is {}, where reads end", look.end);
+        let found = format!("it is said to be {latest}");
+        f.broke(Promise::Dense, "latest", name(topic, partition), (expected, found), &[]);
+    }
     if look.end < look.start {
         let found = format!("start {}, end {}", look.start, look.end);
         f.broke(

@@ -15,6 +15,10 @@ pub struct Starting {
     pub retention: Retention,
     /// The most connections.
     pub connections_max: u64,
+    /// The largest record that it takes.
+    pub record_bytes_max: u64,
+    /// The longest request that it takes.
+    pub frame_bytes_max: u64,
     /// How long a connection may be silent, or take for a request or an answer, whichever is shortest.
     pub silence_max_ms: Millis,
     /// The longest that a sync takes, with all that may delay it.

@@ -293,6 +293,8 @@ impl Host {
             index_interval: log.index_interval,
             retention: Retention { bytes: log.retention_bytes, age_ms: log.retention_age.map(millis) },
             connections_max: limits.connections as u64,
+            record_bytes_max: log.max_record_bytes.into(),
+            frame_bytes_max: limits.frame_bytes as u64,
             silence_max_ms: millis(limits.idle.min(limits.frame_time).min(limits.write_time)),
             sync_slack_ms: Pace { sync: millis(self.stalls.longest_sync()), ..Pace::default() }.sync_slack(),
             lying: self.disk.config().profile == faults::Profile::Lying,

@@ -69,6 +69,8 @@ pub struct Partition {
     pub indexes: Indexes,
     /// What was found when all of it was last seen.
     pub last_seen: LastSeen,
+    /// The first offset that there is, as far as the running broker has told.
+    pub start: u64,
 }
 
 impl Partition {

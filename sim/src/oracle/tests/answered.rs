@@ -3,7 +3,7 @@
 use faults::{Errno, Op};
 
 use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
-use crate::trace::{Pace, World};
+use crate::trace::{Pace, Sent, World};
 
 const NONE: [&str; 0] = [];
 
@@ -86,7 +86,6 @@ fn an_error_of_the_disk_has_its_cause_there() {
         story.does(Op::Sync, 0, 0);
     };
     assert_eq!(story(&made_again, of_disk(Code::Fenced)), ["refused for nothing"]);
-    assert_eq!(story(&|_| {}, of_disk(Code::RecordTooLarge)), NONE);
     let stops = |story: &mut Story| story.add(Event::World(World::Stopping));
     assert_eq!(story(&stops, of_disk(Code::ShuttingDown)), NONE);
     assert_eq!(story(&|_| {}, of_disk(Code::ShuttingDown)), ["refused for nothing"]);
@@ -111,17 +110,24 @@ fn what_was_promised_is_given() {
     let missing = of_disk(Code::OffsetOutOfRange);
     assert_eq!(story("ab", false, consume(1), missing.clone()), ["out of range"]);
     assert_eq!(story("ab", true, consume(1), missing.clone()), NONE);
+    assert_eq!(story("ab", false, consume(2), missing.clone()), ["out of range"], "the end is none of them");
+    assert_eq!(
+        story("ab", true, consume(0), missing.clone()),
+        ["out of range"],
+        "it is there, or it is the end"
+    );
     assert_eq!(story("ab", false, consume(3), missing), NONE);
     assert_eq!(story("ab", false, consume(1), fetched(2)), ["empty"]);
     assert_eq!(story("ab", false, consume(2), fetched(2)), NONE);
     assert_eq!(story("ab", false, consume(2), fetched(1)), ["end behind"]);
     assert_eq!(story("ab", false, latest(), Answer::Offset(Some((1, 0)))), ["end behind"]);
     assert_eq!(story("ab", true, latest(), Answer::Offset(Some((1, 0)))), NONE);
-    assert_eq!(story("ab", false, latest(), Answer::Offset(Some((3, 0)))), NONE);
+    assert_eq!(story("ab", false, latest(), Answer::Offset(Some((3, 0)))), ["end ahead"]);
     let list = Request::ListPartitions { topic: "orders".into() };
     assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 0, 1)])), ["end behind"]);
     assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 1, 2)])), ["start behind"]);
     assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![])), ["partitions not listed"]);
+    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 0, 3)])), ["end ahead"]);
     assert_eq!(story("ab", false, list, Answer::Partitions(vec![(0, 0, 2)])), NONE);
 }
 
@@ -218,4 +224,79 @@ fn a_lie_about_one_partition_excuses_no_answer_about_another() {
     assert_eq!(story("orders/0/synced", consume(1), failed()), ["refused for nothing"]);
     assert_eq!(story("orders/1/synced", consume(0), fetched(0)), ["end behind", "empty"]);
     assert_eq!(story("orders/0/synced", consume(0), fetched(0)), NONE);
+}
+
+#[test]
+fn what_was_sent_meanwhile_may_be_counted() {
+    let story = |sent: bool| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored("a", 0);
+        if sent {
+            story.asks("b");
+        }
+        let id = story.call(latest());
+        story.answer(id, Answer::Offset(Some((2, 0))));
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["end ahead"]);
+}
+
+#[test]
+fn what_retention_has_taken_does_not_come_back() {
+    let story = |between: &dyn Fn(&mut Story), starts: u64| {
+        let mut story = Story::bare(Mode::Os);
+        let (topic, retention_ms) = ("orders".into(), None);
+        let keeps = Request::CreateTopic { topic, partitions: 1, retention_bytes: Some(100), retention_ms };
+        let id = story.call(keeps);
+        story.answer(id, Answer::Done);
+        story.stored("abc", 0);
+        let id = story.consume(0, 2);
+        story.answer(id, Answer::Fetched { records: Vec::new(), start: 2, end: 3 });
+        between(&mut story);
+        let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Earliest });
+        story.answer(id, Answer::Offset(Some((starts, 0))));
+        story.broken()
+    };
+    let lights_out = |story: &mut Story| {
+        story.unknown("");
+        story.again(CrashKind::Power);
+    };
+    assert_eq!(story(&|_| {}, 2), ["empty"]);
+    assert_eq!(story(&|_| {}, 3), ["empty"]);
+    assert_eq!(story(&|_| {}, 0), ["empty", "start went back"]);
+    assert_eq!(story(&lights_out, 0), ["empty"]);
+}
+
+#[test]
+fn a_request_that_keeps_to_the_rules_breaks_none() {
+    let story = |before: &dyn Fn(&mut Story), value: usize, code: Code| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        before(&mut story);
+        let record = Sent { key: Some(bytes::Bytes::new()), value: vec![0; value].into() };
+        let records = vec![record; usize::from(value > 0)].into();
+        let id = story.call(Request::Produce { topic: "orders".into(), partition: Some(0), records });
+        story.answer(id, of_disk(code));
+        story.broken()
+    };
+    let nothing = |_: &mut Story| ();
+    for code in [
+        Code::InvalidRequest,
+        Code::InvalidTopic,
+        Code::RecordTooLarge,
+        Code::FrameTooLarge,
+        Code::Timeout,
+        Code::TooManyConnections,
+        Code::TopicExists,
+    ] {
+        assert_eq!(story(&nothing, 1000, code), ["refused for nothing"], "{code:?}");
+        assert_eq!(story(&nothing, 1001, code), NONE, "it is too large");
+        assert_eq!(story(&nothing, 0, code), NONE, "there is nothing in it");
+        let raw = |story: &mut Story| story.add(Event::World(World::Raw));
+        assert_eq!(story(&raw, 1, code), NONE, "others may have taken what it needs");
+    }
+    let mut story = Story::quiet(Mode::Os, 1);
+    let id = story.call(latest());
+    story.answer(id, of_disk(Code::InvalidRequest));
+    assert_eq!(story.broken(), ["refused for nothing"]);
 }

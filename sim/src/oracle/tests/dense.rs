@@ -1,6 +1,8 @@
 //! P1: segments follow one another, and hold nothing but records.
 
-use super::{CrashKind, Mode, Story, records};
+use super::{Answer, At, CrashKind, Event, Mode, Request, Story, records};
+
+const NONE: [&str; 0] = [];
 
 /// What the oracle says of two records in one log and one in another with this base, after a power loss.
 fn shaken(mode: Mode, second: u64) -> Vec<&'static str> {
@@ -34,4 +36,24 @@ fn what_a_power_loss_leaves_is_cut_off_where_nothing_is_kept_behind_a_hole() {
     };
     assert!(story(Mode::Os).contains(&"bad bytes"));
     assert!(!story(Mode::Always).contains(&"bad bytes"), "what was acknowledged behind it stays");
+}
+
+#[test]
+fn a_look_ends_where_the_broker_says_that_the_log_does() {
+    let story = |latest: u64| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.add(Event::LookBegins);
+        let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Latest });
+        story.answer(id, Answer::Offset(Some((latest, 0))));
+        let id = story.consume(0, 0);
+        story.fetched(id, 0, 'a', 2);
+        let id = story.consume(0, 1);
+        story.fetched(id, 1, 'b', 2);
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        story.broken()
+    };
+    assert_eq!(story(2), NONE);
+    assert_eq!(story(1), NONE, "a record came between");
+    assert_eq!(story(3), ["latest"]);
 }

@@ -102,6 +102,8 @@ impl Story {
             index_interval: 1,
             retention: Retention::default(),
             connections_max: 100,
+            record_bytes_max: 1000,
+            frame_bytes_max: 10_000,
             silence_max_ms: 30_000,
             sync_slack_ms: 0,
             lying: false,
@@ -115,8 +117,13 @@ impl Story {
 
     /// The same, and where its log ends.
     fn found(&mut self, end: u64, damage: &[(u64, u64)]) {
+        self.found_from(0, end, damage);
+    }
+
+    /// The same, and where it starts.
+    fn found_from(&mut self, start: u64, end: u64, damage: &[(u64, u64)]) {
         let damage = damage.iter().map(|(from, to)| (log(0), 0, 40, *from, *to)).collect();
-        self.says(Recovered { end, damage, ..recovered() });
+        self.says(Recovered { start, end, damage, ..recovered() });
     }
 
     /// A start that says this of partition 0.
@@ -325,10 +332,23 @@ impl Story {
         self.answer(id, Answer::Refused { code, message: String::new(), offset: Some(offset) });
     }
 
-    /// Somebody reads one record of a partition, of many.
+    /// Somebody reads one record of a partition, of all that were ever sent there.
     fn reads(&mut self, partition: u32, offset: u64, letter: char) {
         let id = self.consume(partition, offset);
-        self.fetched(id, offset, letter, 100);
+        self.fetched(id, offset, letter, self.sent_to(partition));
+    }
+
+    /// How many records there can be in a partition.
+    fn sent_to(&self, partition: u32) -> u64 {
+        let sent = |entry: &Entry| match &entry.event {
+            Event::Call { request: Request::Produce { partition: to, records, .. }, .. }
+                if to.is_none_or(|to| to == partition) =>
+            {
+                records.len() as u64
+            }
+            _ => 0,
+        };
+        self.trace.entries.iter().map(sent).sum()
     }
 
     fn consume(&mut self, partition: u32, from: u64) -> CallId {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::error::Code;
 
 use super::{Open, Walk};
-use crate::oracle::answered::{Grounds, Said};
+use crate::oracle::answered::{Grounds, Said, ranges};
 use crate::oracle::look::name;
 use crate::oracle::model::{Fate, Produced, RecordId, Topic};
 use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
@@ -19,6 +19,7 @@ macro_rules! grounds {
             obstacles: &$walk.obstacles,
             disk: &$walk.disk_errors,
             topic_changes: &$walk.topic_changes,
+            raw: $walk.raw,
         }
     };
 }
@@ -28,6 +29,7 @@ impl Walk {
         if let Request::Produce { topic, partition, records } = request {
             let (entry, epoch) = (self.findings.entry, self.model.epoch);
             self.model.under_way += records.len() as u64;
+            *self.model.sent.entry((topic.clone(), *partition)).or_default() += records.len() as u64;
             let produced = Produced {
                 topic: topic.clone(),
                 client: client.clone(),
@@ -122,6 +124,7 @@ impl Walk {
             }
             _ => {}
         }
+        self.told_where_it_starts(&open, answer);
         if let Some(look) = &mut self.look {
             look.answer(&open.request, answer, disturbed);
         }
@@ -129,6 +132,26 @@ impl Walk {
         match self.look {
             Some(_) => self.liveness.probed(&mut self.findings, &open.request, answer),
             None => self.liveness.answer(&mut self.findings, &self.model, &open.request, answer),
+        }
+    }
+
+    /// What a partition has lost of its beginning does not come back while the broker runs.
+    fn told_where_it_starts(&mut self, open: &Open, answer: &Answer) {
+        let request = &open.request;
+        let (Request::Consume { topic, .. }
+        | Request::Offsets { topic, .. }
+        | Request::ListPartitions { topic }) = request
+        else {
+            return;
+        };
+        let is_same = self.model.topics.get(topic).is_some_and(|known| known.born < open.entry);
+        if !is_same || !self.obstacles.is_unchanged(open.asked.before) {
+            return;
+        }
+        for (partition, start, _) in ranges(request, answer) {
+            if let (Some(known), Some(start)) = (self.model.partition_mut(topic, partition), start) {
+                known.start = known.start.max(start);
+            }
         }
     }
 

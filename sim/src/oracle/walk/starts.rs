@@ -19,6 +19,7 @@ impl Walk {
             let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
             self.recovered(said, may_fence);
             if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
+                known.start = said.start;
                 known.last_seen.named(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
             }
         }
@@ -95,6 +96,8 @@ impl Walk {
         model.was_always |= starting.durability == Mode::Always;
         model.retention = starting.retention;
         model.slack_ms = starting.sync_slack_ms;
+        (model.record_bytes_max, model.frame_bytes_max) =
+            (starting.record_bytes_max, starting.frame_bytes_max);
         model.lying |= starting.lying;
         model.starts += 1;
         self.connections_max = starting.connections_max;
