@@ -1,4 +1,4 @@
-//! P2: a start cuts off no whole record. Also where a power loss may have taken it: what was spared is there, and a recovery that
+//! P2: a start cuts off no whole record, neither from the end nor, as retention does, from the beginning. Also where a power loss may have taken it: what was spared is there, and a recovery that
 //! threw it away would be none the wiser.
 //!
 //! Of the files as they lay before the start, what counts is the run of whole records from the first segment on: each right
@@ -40,6 +40,15 @@ pub(super) fn started(f: &mut Findings, model: &Model, before: &Image, said: &Re
     let Some(known) = model.partition(&said.topic, said.partition) else { return };
     if model.lying || known.harm.explains_missing_records() || said.fenced.is_some() {
         return;
+    }
+    let first = decode::segments(before, &said.topic, said.partition).into_iter().next();
+    let whole = |first: &decode::Segment<'_>| {
+        decode::record_at(first.log, 0).is_some_and(|record| record.offset == first.base)
+    };
+    if let Some(first) = first.filter(|first| said.start > first.base && whole(first)) {
+        let expected = format!("the log starts at {}: a whole record lay there", first.base);
+        let found = format!("it starts at {}", said.start);
+        f.broke(Promise::Kept, "start cut", name(&said.topic, said.partition), (expected, found), &[]);
     }
     if let Some(end) = run_end(before, &said.topic, said.partition).filter(|end| said.end < *end) {
         let expected = format!("an end not before {end}: whole records lay there up to it");

@@ -1,6 +1,6 @@
 //! P2: a start cuts off no whole record.
 
-use super::{CrashKind, Mode, Moment, Story, records};
+use super::{Answer, CrashKind, Mode, Moment, Request, Story, records};
 
 const NONE: [&str; 0] = [];
 
@@ -13,6 +13,30 @@ fn left(logs: &[(u64, &[u8])], end: u64) -> Vec<&'static str> {
     story.starts();
     story.found(end, &[]);
     story.broken()
+}
+
+/// The same, of a topic with retention, where the start says that the log starts here.
+fn starts(logs: &[(u64, &[u8])], start: u64) -> Vec<&'static str> {
+    let mut story = Story::bare(Mode::Os);
+    let (topic, retention_ms) = ("orders".into(), None);
+    let keeps = Request::CreateTopic { topic, partitions: 1, retention_bytes: Some(100), retention_ms };
+    let id = story.call(keeps);
+    story.answer(id, Answer::Done);
+    story.stored("abcd", 0);
+    story.crash(CrashKind::Process);
+    story.image(Moment::Down, logs);
+    story.starts();
+    story.found_from(start, 4, &[]);
+    story.broken()
+}
+
+#[test]
+fn no_start_takes_what_retention_has_left() {
+    let (first, second) = (records(0, "ab"), records(2, "cd"));
+    assert_eq!(starts(&[(0, &first), (2, &second)], 0), NONE);
+    assert_eq!(starts(&[(0, &first), (2, &second)], 2), ["start cut"]);
+    assert_eq!(starts(&[(2, &second)], 2), NONE);
+    assert_eq!(starts(&[(0, &[]), (2, &second)], 2), NONE);
 }
 
 #[test]
