@@ -16,12 +16,14 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
         // A record that cannot be read, or not be shown, has no time: it may be the first, and an error is then as good an
         // answer.
         let hidden = right.map_or(u64::MAX, |(offset, _)| offset);
-        let may_differ = look.errors.keys().any(|o| *o < hidden) || (look.hides && right.is_none());
-        // While it was asked, retention may have moved the start, up to where it is now.
+        // While it was asked, retention may have moved the start, up to where it is now: onto damage, too.
         let later = look.records.range(look.start..).map(|(_, r)| r).find(|r| r.timestamp >= *t);
         let later = later.map(|r| (r.offset, r.timestamp));
+        let upto = later.map_or(u64::MAX, |(offset, _)| offset);
+        let may_differ = look.errors.keys().any(|o| *o < hidden)
+            || look.unread().range(look.start..).next().is_some_and(|o| *o < upto)
+            || (look.hides && right.is_none());
         let between = |found: (u64, u64)| {
-            let upto = later.map_or(u64::MAX, |(offset, _)| offset);
             let named =
                 look.records.get(&found.0).is_some_and(|r| r.timestamp == found.1 && r.timestamp >= *t);
             named && (hidden..=upto).contains(&found.0)
