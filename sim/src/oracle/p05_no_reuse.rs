@@ -56,7 +56,9 @@ impl Answered<'_> {
 
     /// Whether that crash may have taken what it speaks of.
     fn is_at_risk(&self, model: &Model) -> bool {
-        self.crossed(model) && model.lights_went_out && model.durability != Mode::Always
+        let lied = model.partition(self.topic, self.place.0).is_some_and(|known| known.harm.is_lied_about());
+        let promised = model.durability == Mode::Always && !model.lying && !lied;
+        self.crossed(model) && model.lights_went_out && !promised
     }
 
     /// The offset names another record already.

@@ -99,6 +99,24 @@ fn a_sync_that_failed_once_is_no_excuse_after_a_clean_stop() {
     assert_eq!(story(true), ["lost"]);
 }
 
+#[test]
+fn an_answer_that_was_under_way_in_a_power_loss_promises_nothing_that_the_disk_lied_about() {
+    let story = |lies: bool| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.asks("a");
+        if lies {
+            story.lies(&super::log(0));
+        }
+        story.crash(CrashKind::Power);
+        story.told(id, 1, 0);
+        story.start();
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["lost"]);
+}
+
 const INDEX: &str = "orders/0/00000000000000000000.index";
 
 #[test]
