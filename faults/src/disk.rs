@@ -97,6 +97,11 @@ impl Disk {
         machine.brim = None;
     }
 
+    /// Sets anew how many files and locks one process may hold open: see [`Config::max_open`].
+    pub fn set_max_open(&self, most: Option<usize>) {
+        hold(&self.machine).config.max_open = most;
+    }
+
     /// The bytes of the blocks that are in use, as processes see it.
     pub fn used(&self) -> u64 {
         hold(&self.machine).state.used_blocks * crate::PAGE
