@@ -17,10 +17,11 @@ use super::raw::RawConnections;
 use super::stage::{Job, Stage};
 use super::{files, look, pipe, requests, say, surgery};
 use crate::scenario::{Expect, Keep, Start, StartExpect, Step};
-use crate::trace::{Answer, Event, Request, World};
+use crate::trace::{Answer, CrashKind, Event, Request, World};
 use crate::world::clock::WorldClock;
 use crate::world::host::State;
 use crate::world::net::WorldConnector;
+use crate::world::observe;
 
 /// A client at work.
 pub(super) struct Actor {
@@ -286,8 +287,12 @@ impl Actor {
 
     fn second_broker(&self, id: u32, expect: StartExpect) {
         let (opened, death) = self.stage.host.second_broker();
-        if let Some(death) = death {
-            self.stage.lights_out(&death);
+        // Where a broker runs, it has died of that too, and is buried for it.
+        if let Some(death) = death
+            && self.stage.lights_out(&death)
+            && self.stage.host.death().is_none()
+        {
+            self.stage.down(CrashKind::Power, &observe::place_of(&death));
         }
         let (found, said) = match opened {
             Ok(()) => (StartExpect::Ok, "→ started".to_owned()),

@@ -162,7 +162,8 @@ impl Stage {
         self.host.buried();
     }
 
-    fn down(&self, kind: CrashKind, place: &str) {
+    /// Writes down that the broker, or the machine that it could run on, went down.
+    pub(super) fn down(&self, kind: CrashKind, place: &str) {
         let how = if kind == CrashKind::Power { "power loss" } else { "crash" };
         let text = if place.is_empty() { how.to_owned() } else { format!("{how} {place}") };
         self.crashes.set(self.crashes.get() + 1);
