@@ -45,6 +45,8 @@ impl LastStop {
     /// The broker begins to start.
     pub(super) fn start_begins(&mut self) {
         (self.trouble, self.read_only) = (false, false);
+        // A second broker that ran while none did has left no crash to tell of it.
+        self.in_order &= !std::mem::take(&mut self.taken_back);
     }
 
     /// It has come to the end of that, and has taken back what the stop left. What has failed meanwhile may be in the way of the
