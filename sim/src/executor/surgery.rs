@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::stage::Stage;
 use crate::oracle::decode;
+use crate::oracle::taken_away::left_of;
 use crate::scenario::{Entry, FilePosition, Surgery};
 use crate::trace::{Event, Image, Moment};
 use crate::world::DATA;
@@ -31,7 +32,18 @@ pub(super) fn operate(
     }
     stage.recorder.add(Event::Surgery { path: file.into(), text: text.into() });
     stage.host.record_image(Moment::Touched);
+    forget_what_is_gone(stage, &image);
     Ok(said)
+}
+
+/// Nobody asks a topic, or a partition, of which nothing is left.
+fn forget_what_is_gone(stage: &Stage, before: &Image) {
+    let after = stage.host.image();
+    stage.topics.borrow_mut().retain(|topic, partitions| {
+        let left = left_of(topic, before, &after).and_then(|left| u32::try_from(left).ok());
+        *partitions = left.map_or(*partitions, |left| left.min(*partitions));
+        *partitions > 0
+    });
 }
 
 /// Whether files are other ones afterwards: directories and sectors are in no image.

@@ -41,6 +41,7 @@ pub mod paths;
 mod retained;
 mod round_robin;
 mod rows;
+pub mod taken_away;
 #[cfg(test)]
 mod tests;
 mod topic_changes;

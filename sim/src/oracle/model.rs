@@ -133,9 +133,11 @@ pub struct Model {
     pub readable: bool,
     /// Whether any broker of this run acknowledged after a sync only.
     pub was_always: bool,
-    /// Whether any broker of this run has taken back, or never made, the note that says which run it is: the start after it knows
-    /// nothing of how its records were synced.
+    /// Whether any broker of this run has taken back the note that says which run it is: the start after it knows nothing of how
+    /// its records were synced.
     pub was_unnoted: bool,
+    /// Whether what the broker noted of its sessions was changed by hand, and no start has come to its end since.
+    pub notes_changed: bool,
     /// Whether the last crash was a power loss.
     pub lights_went_out: bool,
     /// Records of requests that are not answered yet, and of the answer that is being taken in.
@@ -206,9 +208,9 @@ impl Model {
     }
 
     /// Whether a power loss may have left holes in this partition: in what nobody was promised, where anything was written to be
-    /// promised when synced, or a start cannot know that nothing was. Anywhere else they are cut off.
+    /// promised when synced, or a broker could not know that nothing was. Anywhere else they are cut off.
     pub fn may_have_holes(&self, known: &Partition) -> bool {
-        known.harm.is_shaken() && (self.was_always || self.was_unnoted)
+        known.harm.is_shaken() && (self.was_always || known.harm.is_unnoted())
     }
 
     /// A topic becomes known, with what has been sent to it: requests that were not over at this entry of the trace, when

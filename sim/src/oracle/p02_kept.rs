@@ -30,7 +30,6 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
     }
     let retention = model.topics.get(topic).is_some_and(|t| t.retention);
     let Some(known) = model.partition(topic, partition) else { return };
-    let keeps_holes = known.harm.is_shaken() && model.was_unnoted;
     // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
     // next start, and nothing of it is given up.
     let hides_its_end = look.hides && known.may_hide_its_end();
@@ -46,7 +45,8 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             let unreliable = known.harm.is_unreliable() || model.lying;
             let destroyed = slot.damaged || unreliable || known.doubts(offset, slot);
             // What a power loss took beside damage lies in the same hole; and where a start cannot know it for a power loss's, it stays.
-            let may_fail = destroyed || ((known.harm.is_hurt() || keeps_holes) && slot.at_risk);
+            let holes_stay = known.harm.is_hurt() || known.harm.is_unnoted();
+            let may_fail = destroyed || (holes_stay && slot.at_risk);
             if !(may_fail && says_so(code)) {
                 let found = format!("offset {offset} is answered by {}", code_name(code));
                 broke(f, model, "unreadable", &what, slot, offset, found);

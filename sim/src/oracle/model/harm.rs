@@ -18,6 +18,8 @@ pub struct Harm {
     unreadable: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
     shaken: bool,
+    /// A broker was started on it that could not know of the power loss: what was noted was taken back, or changed by hand.
+    unnoted: bool,
     /// A cut of it has failed: a request that was to be taken back may have left its beginning.
     cut_failed: bool,
     /// The scenario has left an index with entries of a segment that has no log, as if that had been taken away.
@@ -56,6 +58,11 @@ impl Harm {
     /// The lights went out.
     pub fn shaken(&mut self) {
         self.shaken = true;
+    }
+
+    /// A broker is started on it that does not know whether the lights went out.
+    pub fn unnoted(&mut self) {
+        self.unnoted |= self.shaken;
     }
 
     /// It could not be cut. A hole that was to be cut off then stays.
@@ -131,6 +138,11 @@ impl Harm {
     /// Whether the lights ever went out over it.
     pub fn is_shaken(&self) -> bool {
         self.shaken
+    }
+
+    /// Whether a hole in it may have been taken for damage.
+    pub fn is_unnoted(&self) -> bool {
+        self.unnoted
     }
 
     /// Whether a request that was to be taken back may have left its beginning.

@@ -10,8 +10,9 @@ use crate::oracle::decode::{self, Piece};
 use crate::oracle::model::{Content, Partition, Slot};
 use crate::oracle::p04_refused_absent;
 use crate::oracle::p06_derived::{self, Complete};
-use crate::oracle::paths::is_log;
+use crate::oracle::paths::{is_log, is_of_the_session};
 use crate::oracle::retained::Logs;
+use crate::oracle::taken_away::left_of;
 use crate::trace::{Image, Moment};
 
 impl Walk {
@@ -74,10 +75,29 @@ impl Walk {
 
     /// The scenario has changed files: what it destroyed may be gone, and what it wrote may be read.
     fn touched(&mut self, before: &Image, after: &Image) {
+        let changed = |path: &Arc<str>| before.get(path) != after.get(path);
+        let mut paths = before.0.iter().chain(&after.0).map(|file| &file.path);
+        self.model.notes_changed |= paths.any(|path| changed(path) && is_of_the_session(path));
+        self.taken_away(before, after);
         let starts = self.model.starts;
         for (topic, known) in &mut self.model.topics {
             for (number, partition) in (0..).zip(&mut known.partitions) {
                 touched((topic, number), partition, (before, after), starts);
+            }
+        }
+    }
+
+    /// A topic of which a hand has left no file is gone; so are its last partitions, where nothing says how many there were.
+    fn taken_away(&mut self, before: &Image, after: &Image) {
+        let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
+        for name in names {
+            let Some(left) = left_of(&name, before, after) else { continue };
+            match self.model.topics.get_mut(&name) {
+                Some(topic) if left > 0 => topic.partitions.truncate(left),
+                _ => {
+                    self.model.topics.remove(&name);
+                    self.routing.forget(&name);
+                }
             }
         }
     }
@@ -124,6 +144,10 @@ fn touched(
         partition.indexes.tamper(path, starts);
     }
     if changed.iter().any(|path| is_log(path)) {
+        // Nothing is left that says where it ended.
+        if !new.keys().any(|path| is_log(path)) {
+            partition.harm.orphaned();
+        }
         let (old, new) = (good(before, topic, number), good(after, topic, number));
         let is_damaged = |offset| old.get(&offset) != new.get(&offset);
         let planted = new.iter().filter(|(offset, _)| is_damaged(**offset));

@@ -12,7 +12,7 @@ impl Walk {
         self.obstacles.started();
         self.came_up(clean, said);
         self.last_stop.started();
-        self.model.marked = false;
+        (self.model.marked, self.model.notes_changed) = (false, false);
         let failed = self.disk_errors.struck_since_start() || self.last_stop.is_read_only();
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
@@ -101,6 +101,9 @@ impl Walk {
         model.lying |= starting.lying;
         model.starts += 1;
         self.connections_max = starting.connections_max;
+        if model.notes_changed || model.was_unnoted {
+            model.all_mut().for_each(|known| known.harm.unnoted());
+        }
         for topic in model.topics.values_mut() {
             topic.retention |= starting.retention.any();
             topic.partitions.iter_mut().for_each(Partition::start_begins);
