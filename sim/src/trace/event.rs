@@ -6,7 +6,8 @@ use std::sync::Arc;
 use faults::Errno;
 
 use super::{
-    Again, Answer, CallId, CrashKind, Image, Moment, Recovered, Request, Starting, TopicPartition, World,
+    Again, Answer, CallId, CrashKind, Image, Millis, Moment, Recovered, Request, Starting, TopicPartition,
+    World,
 };
 
 /// A disk operation as the trace keeps it.
@@ -30,14 +31,16 @@ pub struct DiskOp {
     pub lies: bool,
     /// Whether bytes that were well stored are no longer what they were.
     pub rots: bool,
+    /// How long a fault has made whoever asked wait.
+    pub stalled_ms: Millis,
 }
 
 /// By the names of operations and errors, so that one more of them changes no other run's hash.
 impl Hash for DiskOp {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Self { op, path, to, position, len, result, fault, lies, rots } = self;
+        let Self { op, path, to, position, len, result, fault, lies, rots, stalled_ms } = self;
         (op.name(), path, to, position, len).hash(hasher);
-        (result.map_err(|errno| errno.to_string()), fault, lies, rots).hash(hasher);
+        (result.map_err(|errno| errno.to_string()), fault, lies, rots, stalled_ms).hash(hasher);
     }
 }
 

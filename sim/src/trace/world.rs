@@ -72,7 +72,12 @@ impl Pace {
 
     /// The longest that a sync takes, with all that may delay it.
     pub fn sync_slack(&self) -> Millis {
-        TIMER + self.sync
+        Self::sync_slack_of(self.sync)
+    }
+
+    /// The same for one that takes so long.
+    pub fn sync_slack_of(sync: Millis) -> Millis {
+        TIMER + sync
     }
 
     /// How long a request takes at most with all it has to wait for.

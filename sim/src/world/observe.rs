@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faults::{Death, Kind};
 
 use super::DATA;
-use crate::trace::{DiskOp, Event, Recorder};
+use crate::trace::{DiskOp, Event, Millis, Recorder};
 
 /// What the disk's observer needs to know of a fault to describe it: its words, and what it keeps silent about.
 pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, (String, Silent)>>>;
@@ -79,6 +79,7 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             // What fails says so.
             lies: silent == Silent::Lies && event.result.is_ok(),
             rots: silent == Silent::Rots,
+            stalled_ms: Millis::try_from(event.stalled.as_micros().div_ceil(1000)).unwrap_or(Millis::MAX),
         }));
     });
 }

@@ -117,6 +117,37 @@ fn an_answer_that_was_under_way_in_a_power_loss_promises_nothing_that_the_disk_l
     assert_eq!(story(false), ["lost"]);
 }
 
+#[test]
+fn a_sync_that_a_fault_has_stalled_makes_the_interval_longer() {
+    let story = |stalled: u64| {
+        let mut story = Story::new(Mode::Interval(50));
+        story.stalls(Op::Sync, stalled);
+        story.stored("a", 0);
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(3000), NONE);
+    assert_eq!(story(500), ["lost"]);
+}
+
+#[test]
+fn a_hole_stays_where_the_note_of_the_run_is_gone() {
+    let story = |note: &str| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.crash(CrashKind::Power);
+        story.takes_away(&[note, &super::log(0)], &[note]);
+        story.start();
+        story.look(".b");
+        story.broken()
+    };
+    assert_eq!(story("running"), NONE);
+    assert_eq!(story("orders/0/synced"), NONE);
+    assert_eq!(story("notes.txt"), ["unreadable"]);
+}
+
 const INDEX: &str = "orders/0/00000000000000000000.index";
 
 #[test]

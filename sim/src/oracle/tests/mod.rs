@@ -158,7 +158,35 @@ impl Story {
             fault: Some("a fault".into()),
             lies: false,
             rots: false,
+            stalled_ms: 0,
         }));
+    }
+
+    /// A fault makes who asks for something wait.
+    fn stalls(&mut self, op: Op, stalled_ms: u64) {
+        self.add(Event::Disk(DiskOp {
+            op,
+            path: log(0).into(),
+            to: None,
+            position: 0,
+            len: 0,
+            result: Ok(0),
+            fault: Some("a fault".into()),
+            lies: false,
+            stalled_ms,
+        }));
+    }
+
+    /// Of these files, all empty, a hand takes some away.
+    fn takes_away(&mut self, files: &[&str], gone: &[&str]) {
+        let image = |without: &[&str]| {
+            let mut paths: Vec<&&str> = files.iter().filter(|path| !without.contains(path)).collect();
+            paths.sort();
+            let file = |path: &&str| ImageFile { path: (*path).into(), bytes: [].into() };
+            Arc::new(Image(paths.into_iter().map(file).collect()))
+        };
+        self.add(Event::Image { moment: Moment::Untouched, image: image(&[]) });
+        self.add(Event::Image { moment: Moment::Touched, image: image(gone) });
     }
 
     /// The disk says that it has written to a file, and has not.
@@ -173,6 +201,7 @@ impl Story {
             fault: Some("a fault".into()),
             lies: true,
             rots: false,
+            stalled_ms: 0,
         }));
     }
 
@@ -188,6 +217,7 @@ impl Story {
             fault: Some("a fault".into()),
             lies: false,
             rots: true,
+            stalled_ms: 0,
         }));
     }
 
@@ -203,6 +233,7 @@ impl Story {
             fault: None,
             lies: false,
             rots: false,
+            stalled_ms: 0,
         }));
     }
 
@@ -218,6 +249,7 @@ impl Story {
             fault: Some("a fault".into()),
             lies: false,
             rots: false,
+            stalled_ms: 0,
         }));
     }
 
@@ -239,6 +271,7 @@ impl Story {
             fault: None,
             lies: false,
             rots: false,
+            stalled_ms: 0,
         }));
     }
 
