@@ -31,8 +31,14 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
     }
 }
 
-/// What is missing on a line that changes nothing, and what to do.
+/// What is missing on a line that changes nothing, and what to do. One that comes of a list may: some of its values are for nothing.
 pub fn idle(step: &Step) -> Option<(String, String)> {
+    if let Step::Fault(Fault { aim, .. }) = step
+        && aim.rate.is_some_and(|rate| rate.millionths == 0)
+    {
+        let message = "a fault with `rate=0` can never strike";
+        return Some((message.to_owned(), "give it a probability above 0, or remove this line".to_owned()));
+    }
     let (word, like) = match step {
         Step::Disk(change) if *change == DiskSettings::default() => ("disk", "disk free=0"),
         Step::Net(change) if *change == NetSettings::default() => ("net", "net latency=\"5ms\""),
@@ -83,6 +89,10 @@ fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
     if fault.aim.rate.is_some() && (fault.aim.nth != 1 || fault.aim.times != Some(1)) {
         let message = "a fault with `rate=` is not counted: each operation is struck with this probability";
         return Some((message.to_owned(), "remove `nth=` and `times=`, or the `rate=`".to_owned()));
+    }
+    if fault.aim.at_byte.is_some() && !matches!(fault.op, Op::Any | Op::Read | Op::Write) {
+        let message = format!("`at-byte=` cannot aim at `{}`", operation_name(fault.op));
+        return Some((message, "only a read or a write covers bytes: `read`, `write`, `any`".to_owned()));
     }
     paths::path(&fault.pattern)
 }
@@ -148,6 +158,9 @@ mod tests {
             ("fault sync \"*\" short=5", "`short` cannot happen to `sync`; `short` is for `read`, `write`"),
             ("each fault sync \"*\" short=\"1 | 2\"", "`short` cannot happen to `sync`"),
             ("fault write \"*\" rate=0.5 times=3 error=EIO", "remove `nth=` and `times=`"),
+            ("fault sync \"*\" at-byte=5 drop", "`at-byte=` cannot aim at `sync`"),
+            ("each fault truncate \"*\" at-byte=\"5 | 6\" error=EIO", "`at-byte=` cannot aim at `truncate`"),
+            ("fault write \"*\" rate=0 error=EIO", "a fault with `rate=0` can never strike"),
             ("fault write \"*\" misdirect=-1", "a whole number, 0 or more"),
             ("partition client client", "`client` and `client` have no link"),
             ("partition a b", "`partition client broker`"),
@@ -173,7 +186,12 @@ mod tests {
             let place = if line.starts_with("crash") { "t.kdl:3:" } else { "t.kdl:2:" };
             assert!(found[0].starts_with(place) && found[0].contains(words), "{line}: {found:?}");
         }
-        for line in ["clock", "random steps=0 { weights produce=0; }", "crash\neach disk free=\"- | 0\""] {
+        for line in [
+            "clock",
+            "random steps=0 { weights produce=0; }",
+            "crash\neach disk free=\"- | 0\"",
+            "draw fault write \"*\" rate=\"0 | 5%\" lost",
+        ] {
             assert!(parse("t.kdl", &format!("scenario \"t\" seeds=\"0..2\"\n{line}\n")).is_ok(), "{line}");
         }
         let mistakes = parse("t.kdl", "scenario \"t\"\nsometimes \"torn tail cot\"\n").expect_err("unknown");
