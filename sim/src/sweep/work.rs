@@ -94,6 +94,12 @@ pub struct Ran {
     pub differs: Option<Difference>,
 }
 
+impl Ran {
+    fn has_failed(&self) -> bool {
+        self.failed.is_some() || self.differs.is_some()
+    }
+}
+
 /// How a sweep ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -171,10 +177,8 @@ impl Shared {
         loop {
             match told.recv_timeout(TICK) {
                 Ok(Told::Ran(ran)) => {
-                    let failed = ran.failed.is_some() || ran.differs.is_some();
-                    if failed && !self.plan.keep_going {
+                    if ran.has_failed() && !self.plan.keep_going {
                         end = End::Failed;
-                        self.stop.store(true, Ordering::Relaxed);
                     }
                     each(Some(*ran));
                 }
@@ -215,6 +219,10 @@ impl Shared {
                 Ok(Err(why)) => Told::Broken(why),
                 Err(words) => Told::Broken(self.panicked(generator, seed, &words)),
             };
+            if matches!(&told, Told::Ran(ran) if ran.has_failed()) && !self.plan.keep_going {
+                // At once: who hears of it is behind.
+                self.stop.store(true, Ordering::Relaxed);
+            }
             if tell.send(told).is_err() {
                 break;
             }
@@ -315,6 +323,36 @@ mod tests {
         let Ok(Told::Broken(why)) = told.recv() else { panic!("a panic is told") };
         assert!(why.contains("seed 7 of a.kdl") && why.contains("it cannot be counted"), "{why}");
         assert!(why.contains("replay a.kdl --seed 7"), "{why}");
+    }
+
+    #[test]
+    fn a_thread_begins_nothing_more_once_a_run_has_failed() {
+        let ran = |keep_going: bool| {
+            let plan = Plan { keep_going, ..plan(0..3, (0, 1)) };
+            let runs = plan.runs();
+            let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+            let shared = Shared { plan, next, stop, at: Vec::new() };
+            let (tell, told) = mpsc::sync_channel(9);
+            let failing = |generator, seed| {
+                let outcome = run(&Scenario::default(), seed);
+                Ok(Ran {
+                    generator,
+                    seed,
+                    hash: 0,
+                    simulated_ms: 0,
+                    requests: 0,
+                    states: States::default(),
+                    took: Duration::ZERO,
+                    failed: Some(Box::new(outcome)),
+                    differs: None,
+                })
+            };
+            shared.work_by(&tell, failing);
+            (told.try_iter().count() as u64, runs)
+        };
+        assert_eq!(ran(false).0, 1);
+        let (all, runs) = ran(true);
+        assert_eq!(all, runs);
     }
 
     #[test]
