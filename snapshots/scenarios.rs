@@ -20,7 +20,7 @@ use walkdir::WalkDir;
 
 fn main() {
     let args = Arguments::from_args();
-    let files = suite::find(&top().join("scenarios"));
+    let files = suite::find(&top().join("scenarios")).expect("they can be read");
     let mut trials = vec![orphans(&files)];
     // Two tests that fail at once would mix what they print.
     let printing = Arc::new(Mutex::new(()));

@@ -65,16 +65,22 @@ pub enum LoadError {
     Mistakes(#[from] Mistakes),
 }
 
-/// All scenario files under a file or directory, by name.
-pub fn find(root: &Path) -> Vec<ScenarioFile> {
-    let mut found: Vec<ScenarioFile> = WalkDir::new(root)
-        .into_iter()
-        .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|e| e == "kdl"))
-        .map(|entry| named(root, entry.path()))
-        .collect();
+/// All scenario files under a file or directory, by name. A directory that cannot be read is an error: there may be some in it.
+pub fn find(root: &Path) -> Result<Vec<ScenarioFile>, LoadError> {
+    let mut found = Vec::new();
+    for entry in WalkDir::new(root) {
+        let entry = entry.map_err(|e| unreadable(root, e))?;
+        if entry.path().extension().is_some_and(|ending| ending == "kdl") {
+            found.push(named(root, entry.path()));
+        }
+    }
     found.sort();
-    found
+    Ok(found)
+}
+
+fn unreadable(root: &Path, e: walkdir::Error) -> LoadError {
+    let path = e.path().unwrap_or(root).to_owned();
+    LoadError::Io { path, source: e.into() }
 }
 
 fn named(root: &Path, path: &Path) -> ScenarioFile {
@@ -169,4 +175,15 @@ pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[SourceLine], watch: impl
         ran.failed = (!outcome.holds()).then_some(outcome);
     }
     ran
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_into_is_no_empty_directory() {
+        let gone = find(Path::new("no/such/directory"));
+        assert!(matches!(&gone, Err(LoadError::Io { path, .. }) if path.ends_with("directory")), "{gone:?}");
+    }
 }

@@ -13,6 +13,7 @@ use sim::suite;
 fn every_sync_is_noticed_when_it_is_missing() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
     let subjects: Vec<Subject> = suite::find(&top.join("scenarios/explore"))
+        .expect("it can be read")
         .iter()
         .map(|file| {
             let scenario = suite::load(&file.path).expect("it is a scenario");

@@ -19,7 +19,7 @@ fn scenarios() -> PathBuf {
 /// Scenario and seed, with the hash of the trace.
 fn hashes() -> BTreeMap<String, u64> {
     let mut hashes = BTreeMap::new();
-    for file in suite::find(&scenarios()) {
+    for file in suite::find(&scenarios()).expect("they can be read") {
         let Ok(scenario) = suite::load(&file.path) else { continue };
         for seed in scenario.seeds.iter().take(SEEDS) {
             hashes.insert(format!("{} {seed}", file.name), run(&scenario, seed).trace.hash());

@@ -12,7 +12,14 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, ExitCode> {
     let mut files = Vec::new();
     let mut complete = true;
     for path in paths {
-        let found = suite::find(path);
+        let found = match suite::find(path) {
+            Ok(found) => found,
+            Err(e) => {
+                complain!("{e}");
+                complete = false;
+                continue;
+            }
+        };
         if found.is_empty() {
             complete = false;
             match path.metadata() {
