@@ -64,6 +64,15 @@ pub enum Failure {
     Harness(String),
 }
 
+impl From<ExecuteError> for Failure {
+    fn from(why: ExecuteError) -> Self {
+        match why {
+            ExecuteError::Stuck(why) => Failure::Stuck(why),
+            ExecuteError::Panic(words) => Failure::Panic(words),
+        }
+    }
+}
+
 impl Failure {
     /// What `sim` ends with: 1, a promise was broken; 2, the scenario is wrong; 4, the harness failed.
     pub fn exit_code(&self) -> u8 {
@@ -219,7 +228,7 @@ fn run_by(
             });
             Outcome { scenario, trace, syncs, failures }
         }
-        Err(ExecuteError::Stuck(why)) => failed(scenario, Failure::Stuck(why)),
+        Err(why) => failed(scenario, why.into()),
     }
 }
 

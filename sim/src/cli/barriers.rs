@@ -44,7 +44,7 @@ pub struct Barriers {
 
 impl Barriers {
     /// Exit code 0: some scenario notices each. 1: one is noticed by none, or reached by none, or a scenario fails with every
-    /// sync in place. 2: a scenario is wrong.
+    /// sync in place. 2: a scenario is wrong. 4: the harness failed, or a run took too long.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let began = Instant::now();
@@ -83,7 +83,7 @@ impl Barriers {
             drop(watch);
             subjects.push(subject.map_err(|e| {
                 complain!("{}: {e}", file.name);
-                ExitCode::from(4)
+                ExitCode::from(e.0.exit_code())
             })?);
         }
         Ok(subjects)

@@ -96,7 +96,7 @@ impl Explore {
                 Ok(run) => run,
                 Err(e) => {
                     complain!("{}: {e}", file.name);
-                    codes.push(4);
+                    codes.push(e.0.exit_code());
                     continue;
                 }
             };

@@ -67,6 +67,9 @@ pub enum ExecuteError {
     /// It did not come to its end in the simulated time that a run may take.
     #[error("the run did not end: {0}")]
     Stuck(String),
+    /// The broker, or the harness, panicked.
+    #[error("{0}")]
+    Panic(String),
 }
 
 /// What came of a run: the trace, up to its end or to a panic.
@@ -117,7 +120,7 @@ pub fn record(scenario: &Scenario) -> Result<Recorded, ExecuteError> {
     let host = match ran {
         Ok(Ok(host)) => host,
         Ok(Err(why)) => return Err(ExecuteError::Stuck(why)),
-        Err(words) => return Err(ExecuteError::Stuck(format!("panicked: {words}"))),
+        Err(words) => return Err(ExecuteError::Panic(words)),
     };
     let history = host.disk.take_history();
     let history = history.ok_or_else(|| ExecuteError::Stuck("nothing was recorded".into()))?;

@@ -20,11 +20,8 @@ const FIRST_BOOT: &str = "explored-1";
 
 /// Why a scenario cannot be explored.
 #[derive(Debug, thiserror::Error)]
-pub enum Unexplorable {
-    /// The harness failed.
-    #[error("the scenario does not run: {0}")]
-    Run(String),
-}
+#[error("the scenario does not run: {0}")]
+pub struct Unexplorable(pub Failure);
 
 /// A run to be explored.
 #[derive(Clone, Debug)]
@@ -58,7 +55,7 @@ impl Run {
         if let Some(profile) = profile {
             scenario.disk.profile = Some(profile);
         }
-        let recorded = executor::record(&scenario).map_err(|e| Unexplorable::Run(e.to_string()))?;
+        let recorded = executor::record(&scenario).map_err(|why| Unexplorable(why.into()))?;
         let trace = recorded.executed.trace;
         let healed = trace.entries.iter().position(|e| matches!(e.event, Event::Healed));
         let healed = healed.unwrap_or(trace.entries.len());
@@ -130,5 +127,19 @@ impl Run {
     /// The entry of the trace before which a crash strikes that lies behind so many steps; none behind the last.
     pub fn entry_after(&self, steps: usize) -> Option<usize> {
         self.marks.get(steps).copied().filter(|_| steps < self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::ExecuteError;
+
+    #[test]
+    fn a_broker_that_panics_is_told_from_a_harness_that_does() {
+        let code = |why: ExecuteError| Unexplorable(why.into()).0.exit_code();
+        assert_eq!(code(ExecuteError::Panic("panicked at broker/src/log.rs:1:1:\nno".into())), 1);
+        assert_eq!(code(ExecuteError::Panic("panicked at sim/src/log.rs:1:1:\nno".into())), 4);
+        assert_eq!(code(ExecuteError::Stuck("it hangs".into())), 4);
     }
 }
