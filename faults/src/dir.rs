@@ -43,11 +43,10 @@ impl Dir {
             let ino = call.ino.ok_or(Errno::EBADF)?;
             let off = machine.is_barrier_off(site) || kind == Some(&Kind::Lie);
             if !off {
-                let change = match machine.state.dir(ino) {
-                    Some(_) => Change::SyncDir { ino },
-                    None => Change::SyncFile { ino },
-                };
-                machine.change(call, change);
+                match machine.state.dir(ino) {
+                    Some(_) => _ = machine.change(call, Change::SyncDir { ino }),
+                    None => machine.sync_file(call, ino),
+                }
                 machine.sweep();
             }
             Ok(((), 0))

@@ -258,7 +258,7 @@ fn sync(
     if let Some(Kind::SyncFailure { errno }) = kind {
         machine.change(call, Change::DropDirty { ino, errno: *errno });
     } else {
-        machine.change(call, Change::SyncFile { ino });
+        machine.sync_file(call, ino);
     }
     machine.tell_error(call, ino, number)
 }

@@ -164,7 +164,7 @@ impl History {
         let ino = state.lookup(&crate::path::Parsed::new(path.as_ref()).ok()?).ok()?;
         let (op, change) = match state.dir(ino) {
             Some(_) => (Op::SyncDir, Change::SyncDir { ino }),
-            None => (Op::Sync, Change::SyncFile { ino }),
+            None => (Op::Sync, Change::SyncFile { ino, all_but: 0 }),
         };
         let n = n.min(self.len());
         let sync = Step { op, path: path.into(), position: 0, len: 0, site: None, phase: "".into(), change };

@@ -65,6 +65,8 @@ pub(crate) struct Machine {
     pub(crate) sites: BTreeMap<Site, u64>,
     pub(crate) barriers_off: BTreeSet<(String, u32)>,
     pub(crate) operations: u64,
+    /// The job at work, where one says so.
+    pub(crate) job: Option<crate::slow::Job>,
     pub(crate) losses: ChaCha8Rng,
 }
 
@@ -150,6 +152,7 @@ impl Machine {
             sites: BTreeMap::new(),
             barriers_off: BTreeSet::new(),
             operations: 0,
+            job: None,
             losses,
         }
     }
@@ -165,6 +168,7 @@ impl Machine {
             return Err(dead(life));
         }
         self.operations += 1;
+        self.goes_on();
         if self.faults.is_empty() {
             let done = self.permitted(call).and_then(|()| effect(self, None));
             self.observe(life, call, count(&done), None, None, Duration::ZERO);
@@ -188,8 +192,12 @@ impl Machine {
         if kind == Some(Kind::ReadOnly) {
             self.read_only = true;
         }
-        let attempt =
-            |machine: &mut Machine| machine.permitted(call).and_then(|()| effect(machine, kind.as_ref()));
+        let attempt = |machine: &mut Machine| {
+            machine.stalls(!stalled.is_zero());
+            let done = machine.permitted(call).and_then(|()| effect(machine, kind.as_ref()));
+            machine.stalls(false);
+            done
+        };
         if let Some(crash) = crash {
             let done = if crash.reaches_effect(call.op) { count(&attempt(self)).unwrap_or(0) } else { 0 };
             return Err(self.die(life, call, &crash, done, stalled));

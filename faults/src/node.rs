@@ -189,9 +189,20 @@ impl FileNode {
         self.young = false;
     }
 
-    /// Whether a pending change moves the length.
-    pub(crate) fn len_pending(&self) -> bool {
-        self.log.iter().any(|op| op.len != self.durable.len())
+    /// Whether one of the first so many pending changes moves the length.
+    pub(crate) fn len_pending(&self, count: usize) -> bool {
+        self.log[..count].iter().any(|op| op.len != self.durable.len())
+    }
+
+    /// Up to where bytes are synced once the first so many pending changes are, and not cut off by those behind them.
+    pub(crate) fn reach(&self, count: usize) -> u64 {
+        let (covered, rest) = self.log.split_at(count);
+        let len = match covered.last() {
+            _ if rest.is_empty() => self.seen.len(),
+            Some(last) => last.len,
+            None => self.synced,
+        };
+        rest.iter().map(|op| op.len).fold(len, u64::min).max(self.synced)
     }
 
     /// A sync failed as on Linux: the dirty pages stay in the cache, count as clean, and never reach the medium

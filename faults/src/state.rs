@@ -40,8 +40,10 @@ pub(crate) enum Change {
         dir: Ino,
         name: Name,
     },
+    /// All that is pending on a file becomes durable, but the last so many of its changes, which have come since the sync began.
     SyncFile {
         ino: Ino,
+        all_but: usize,
     },
     SyncDir {
         ino: Ino,
@@ -100,7 +102,8 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy)]
 struct Promise {
     upto: Seq,
-    file: Option<Ino>,
+    /// Up to where, of a file.
+    file: Option<(Ino, Seq)>,
     dirs: PromisedDirs,
 }
 
@@ -234,7 +237,7 @@ impl State {
                 self.set_entry(*dir, name, None);
                 gone.into_iter().for_each(|ino| self.unlinked(ino));
             }
-            Change::SyncFile { ino } => self.sync_file(*ino),
+            Change::SyncFile { ino, all_but } => self.sync_file(*ino, *all_but),
             Change::SyncDir { ino } => self.sync_dir(*ino),
             Change::DropDirty { ino, errno } => {
                 let seq = self.seq;
@@ -368,18 +371,31 @@ impl State {
         }
     }
 
-    fn sync_file(&mut self, ino: Ino) {
+    /// How many of the changes that are pending on a file have come since.
+    pub(crate) fn pending_since(&self, ino: Ino, since: Seq) -> usize {
+        let Some(file) = self.file(ino) else { return 0 };
+        file.log.len() - file.log.partition_point(|op| op.seq <= since)
+    }
+
+    fn sync_file(&mut self, ino: Ino, all_but: usize) {
+        let now = self.seq;
         let Some(file) = self.file_mut(ino) else { return };
-        if file.log.is_empty() && !file.young {
+        let covered = file.log.len().saturating_sub(all_but);
+        if covered == 0 && !file.young {
             return;
         }
-        file.synced = file.seen.len();
-        let moves_inode = file.young || file.len_pending();
+        let upto = if covered == file.log.len() {
+            now
+        } else {
+            covered.checked_sub(1).map_or(0, |last| file.log[last].seq)
+        };
+        file.synced = file.reach(covered);
+        let moves_inode = file.young || file.len_pending(covered);
         // ext4 commits its journal when a length or the inode itself must become durable, and all that the journal
         // holds goes with it. A mere overwrite needs no commit.
         let commits = self.profile.journals() && moves_inode;
         let dirs = if commits { PromisedDirs::All } else { PromisedDirs::None };
-        self.promise(Promise { upto: self.seq, file: Some(ino), dirs });
+        self.promise(Promise { upto: now, file: Some((ino, upto)), dirs });
     }
 
     fn sync_dir(&mut self, ino: Ino) {
@@ -407,8 +423,8 @@ impl State {
     }
 
     fn keep(&mut self, promise: Promise) {
-        if let Some(ino) = promise.file {
-            self.edit_file(ino, |file| file.settle(promise.upto));
+        if let Some((ino, upto)) = promise.file {
+            self.edit_file(ino, |file| file.settle(upto));
         }
         let dirs: Vec<Ino> = match promise.dirs {
             PromisedDirs::None => Vec::new(),

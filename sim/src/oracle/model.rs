@@ -125,8 +125,10 @@ pub struct Model {
     pub durability: Mode,
     /// The index interval of the running broker; `None` once it has changed in this run.
     pub index_interval: Option<u64>,
-    /// The longest that the disk has taken for a sync since the broker was started: a record may be that much older than the interval.
+    /// The longest that a record had to wait for its sync since the broker was started: it may be that much older than the interval.
     pub slack_ms: Millis,
+    /// The longest that a fault has stalled the disk since then. The sync that a record waits for may be stalled, and the one before it.
+    pub stalled_ms: Millis,
     /// Whether syncs may be lies.
     pub lying: bool,
     /// Whether every sector can be read again: the next start finds all that is there.
@@ -244,7 +246,7 @@ impl Model {
         if !power {
             return;
         }
-        let (slack, lying) = (self.slack_ms, self.lying);
+        let (slack, lying) = (self.slack_ms + 2 * self.stalled_ms, self.lying);
         for topic in self.topics.values_mut() {
             topic.uncertain |= lying;
             topic.partitions.iter_mut().for_each(|known| known.lost_power(slack, lying, now));

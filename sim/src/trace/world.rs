@@ -70,14 +70,10 @@ impl Pace {
         self.bound() <= self.timeout.min(Self::CONNECT)
     }
 
-    /// The longest that a sync takes, with all that may delay it.
+    /// The longest that a record may have to wait for its sync beyond the interval, with all that may delay it: one that is under way
+    /// does not cover it, and it takes the next one, too.
     pub fn sync_slack(&self) -> Millis {
-        Self::sync_slack_of(self.sync)
-    }
-
-    /// The same for one that takes so long.
-    pub fn sync_slack_of(sync: Millis) -> Millis {
-        TIMER + sync
+        TIMER + 2 * self.sync
     }
 
     /// How long a request takes at most with all it has to wait for.

@@ -217,7 +217,7 @@ impl Host {
         let world = World {
             disk: WorldDisk::new(process.clone(), self.phases.clone(), self.stalls.clone()),
             clock: Arc::new(self.clock.clone()),
-            work: Arc::new(WorldWork::new(self.stalls.clone())),
+            work: Arc::new(WorldWork::new(self.stalls.clone(), self.recorder.clone())),
         };
         let opened = Broker::open(world, Path::new(DATA), log_settings(&settings), &|_, _, _| {});
         tokio::time::sleep(self.stalls.of_sync()).await;

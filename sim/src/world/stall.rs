@@ -87,6 +87,11 @@ impl Stalls {
         self.0.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The disk that is slow.
+    pub(super) fn disk(&self) -> &faults::Disk {
+        &self.0.disk
+    }
+
     /// How long each read and write takes.
     pub fn set_latency(&self, min: Duration, max: Duration) {
         self.lock().each.set(min, max);

@@ -110,6 +110,8 @@ fn a_hole_is_kept_after_a_run_that_does_not_say_which_it_was() {
             result,
             fault: None,
             lies: false,
+            rots: false,
+            stalled_ms: 0,
         }));
         story.crash(CrashKind::Power);
         story.starts();

@@ -129,7 +129,7 @@ fn a_sync_that_a_fault_has_stalled_makes_the_interval_longer() {
         story.broken()
     };
     assert_eq!(story(3000), NONE);
-    assert_eq!(story(500), ["lost"]);
+    assert_eq!(story(400), ["lost"]);
 }
 
 #[test]

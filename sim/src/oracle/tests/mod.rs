@@ -173,6 +173,7 @@ impl Story {
             result: Ok(0),
             fault: Some("a fault".into()),
             lies: false,
+            rots: false,
             stalled_ms,
         }));
     }

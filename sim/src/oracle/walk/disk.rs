@@ -7,7 +7,7 @@ use crate::oracle::decode;
 use crate::oracle::model::Partition;
 use crate::oracle::paths::{self, InPartition};
 use crate::oracle::retained::{self, Removed};
-use crate::trace::{DiskOp, Event, Pace};
+use crate::trace::{DiskOp, Event};
 
 /// Whether a disk operation can change what has to be found after a crash. Most of what the disk does tells nobody anything: it
 /// does what it is asked to.
@@ -152,9 +152,7 @@ impl Walk {
         if op.rots {
             self.rotted(&op.path);
         }
-        if op.stalled_ms > 0 {
-            self.model.slack_ms = self.model.slack_ms.max(Pace::sync_slack_of(op.stalled_ms));
-        }
+        self.model.stalled_ms = self.model.stalled_ms.max(op.stalled_ms);
         let entry = self.findings.entry;
         match (path, failure) {
             (Some(path), Some(failure)) => {

@@ -95,7 +95,7 @@ impl Walk {
         model.durability = starting.durability;
         model.was_always |= starting.durability == Mode::Always;
         model.retention = starting.retention;
-        model.slack_ms = starting.sync_slack_ms;
+        (model.slack_ms, model.stalled_ms) = (starting.sync_slack_ms, 0);
         (model.record_bytes_max, model.frame_bytes_max) =
             (starting.record_bytes_max, starting.frame_bytes_max);
         model.lying |= starting.lying;

@@ -1,0 +1,112 @@
+//! Syncs that take their time. A sync covers what was asked for when it began, and nothing of it is certain before it has ended:
+//! what comes meanwhile waits for the next one, and who believes a sync that is under way may lose what it was to keep.
+//!
+//! The disk never sleeps, so it cannot know how long a sync lasts. A program whose syncs are made by jobs of their own tells it when
+//! a job was handed over, and when its work and its waiting are over:
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Disk::moment`] | when a job is handed over |
+//! | [`Disk::begin_job`] | when it is carried out, perhaps later: a sync covers what was there when it was handed over, and its own writes |
+//! | [`Disk::end_job`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that was the last thing it did |
+//! | [`Disk::finish`] | when the wait is over |
+//!
+//! A stalled sync that a job goes on from is over when it does: all of a job happens at one moment.
+
+use crate::disk::Disk;
+use crate::event::{Op, Site};
+use crate::machine::{Call, Machine};
+use crate::node::{Ino, Seq};
+use crate::process::hold;
+use crate::state::Change;
+
+/// A place in the order of all changes to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Seq);
+
+/// A sync that has begun and not ended.
+#[derive(Debug)]
+pub struct Unfinished {
+    ino: Ino,
+    path: String,
+    site: Option<Site>,
+    since: Seq,
+    boots: u64,
+}
+
+/// A job that is at work.
+pub(crate) struct Job {
+    handed_over: Seq,
+    began: Seq,
+    /// Whether a fault stalls the operation that is under way.
+    stalls: bool,
+    unfinished: Option<Unfinished>,
+}
+
+impl Disk {
+    /// Now, in the order of all changes.
+    pub fn moment(&self) -> Moment {
+        Moment(hold(&self.machine).state.seq)
+    }
+
+    /// A job that was handed over then is at work from here on.
+    pub fn begin_job(&self, handed_over: Moment) {
+        let mut machine = hold(&self.machine);
+        let began = machine.state.seq;
+        machine.job = Some(Job { handed_over: handed_over.0, began, stalls: false, unfinished: None });
+    }
+
+    /// The job has done all it had to, but for waiting.
+    pub fn end_job(&self) -> Option<Unfinished> {
+        hold(&self.machine).job.take().and_then(|job| job.unfinished)
+    }
+
+    /// A sync has come to its end. Nothing comes of it where power was lost meanwhile.
+    pub fn finish(&self, sync: Unfinished) {
+        hold(&self.machine).finish(&sync);
+    }
+}
+
+impl Machine {
+    /// Whether a fault stalls what the job at work does next.
+    pub(crate) fn stalls(&mut self, stalls: bool) {
+        if let Some(job) = &mut self.job {
+            job.stalls = stalls;
+        }
+    }
+
+    /// The job at work goes on: a sync that it waited for is over.
+    pub(crate) fn goes_on(&mut self) {
+        if let Some(sync) = self.job.as_mut().and_then(|job| job.unfinished.take()) {
+            self.finish(&sync);
+        }
+    }
+
+    /// A file is synced, or will have been.
+    pub(crate) fn sync_file(&mut self, call: &Call<'_>, ino: Ino) {
+        let (since, boots) = (self.state.seq, self.boots);
+        match &mut self.job {
+            Some(job) if job.stalls => {
+                let since = if job.handed_over < job.began { job.handed_over } else { since };
+                let (path, site) = (call.path.to_owned(), call.site);
+                job.unfinished = Some(Unfinished { ino, path, site, since, boots });
+            }
+            Some(job) => {
+                let (handed_over, began) = (job.handed_over, job.began);
+                // What the job itself has written comes before its sync, and with it all that lies before that.
+                let its_own = self.state.pending_since(ino, began) > 0;
+                let all_but = if its_own { 0 } else { self.state.pending_since(ino, handed_over) };
+                self.change(call, Change::SyncFile { ino, all_but });
+            }
+            None => _ = self.change(call, Change::SyncFile { ino, all_but: 0 }),
+        }
+    }
+
+    fn finish(&mut self, sync: &Unfinished) {
+        if sync.boots == self.boots {
+            let call = Call { site: sync.site, ..Call::new(Op::Sync, &sync.path) };
+            let all_but = self.state.pending_since(sync.ino, sync.since);
+            self.change(&call, Change::SyncFile { ino: sync.ino, all_but });
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Syncs that take their time: what they cover, and from when on.
+
+use std::time::Duration;
+
+use faults::{Config, Disk, Fault, File, Keep, Kind, Op, Open, Process, Profile};
+
+fn disk() -> (Disk, Process, File) {
+    let disk = Disk::new(Config::new(Profile::Strict));
+    disk.put("/a.log", b"").unwrap();
+    let process = disk.process();
+    let file = process.open("/a.log", Open::Write).unwrap();
+    (disk, process, file)
+}
+
+fn durable(disk: &Disk) -> Vec<u8> {
+    disk.durable("/a.log").unwrap()
+}
+
+fn stall(disk: &Disk) {
+    disk.aim(Fault::new(Op::Sync, "*", Kind::Stall { delay: Duration::from_millis(5) })).unwrap();
+}
+
+#[test]
+fn what_comes_after_a_job_was_handed_over_waits_for_the_next_sync() {
+    let (disk, _process, file) = disk();
+    file.write_at(b"one", 0).unwrap();
+    let handed_over = disk.moment();
+    file.write_at(b"two", 3).unwrap();
+    disk.begin_job(handed_over);
+    file.sync_data().unwrap();
+    assert!(disk.end_job().is_none());
+    assert_eq!(durable(&disk), b"one");
+    file.sync_data().unwrap();
+    assert_eq!(durable(&disk), b"onetwo");
+}
+
+#[test]
+fn what_a_job_writes_comes_before_its_sync() {
+    let (disk, _process, file) = disk();
+    let handed_over = disk.moment();
+    file.write_at(b"one", 0).unwrap();
+    disk.begin_job(handed_over);
+    file.write_at(b"two", 3).unwrap();
+    file.sync_data().unwrap();
+    assert!(disk.end_job().is_none());
+    assert_eq!(durable(&disk), b"onetwo");
+}
+
+#[test]
+fn a_stalled_sync_keeps_nothing_before_it_has_ended_and_then_what_was_there_when_it_began() {
+    let (disk, _process, file) = disk();
+    stall(&disk);
+    file.write_at(b"one", 0).unwrap();
+    disk.begin_job(disk.moment());
+    file.sync_data().unwrap();
+    let sync = disk.end_job().unwrap();
+    assert_eq!(durable(&disk), b"");
+    file.write_at(b"two", 3).unwrap();
+    disk.finish(sync);
+    assert_eq!(durable(&disk), b"one");
+}
+
+#[test]
+fn a_job_that_goes_on_has_waited() {
+    let (disk, _process, file) = disk();
+    stall(&disk);
+    file.write_at(b"one", 0).unwrap();
+    disk.begin_job(disk.moment());
+    file.sync_data().unwrap();
+    file.write_at(b"two", 3).unwrap();
+    assert!(disk.end_job().is_none());
+    assert_eq!(durable(&disk), b"one");
+}
+
+#[test]
+fn a_sync_that_is_under_way_when_power_is_lost_ends_nowhere() {
+    let (disk, _process, file) = disk();
+    stall(&disk);
+    file.write_at(b"one", 0).unwrap();
+    disk.begin_job(disk.moment());
+    file.sync_data().unwrap();
+    let sync = disk.end_job().unwrap();
+    disk.power_loss_keeping(Keep::Nothing);
+    let process = disk.process();
+    let file = process.open("/a.log", Open::Write).unwrap();
+    file.write_at(b"new", 0).unwrap();
+    disk.finish(sync);
+    assert_eq!(durable(&disk), b"");
+}
+
+/// The history has each sync where it ended, and it covers the same also where other syncs are left out or added.
+#[test]
+fn a_history_knows_what_a_slow_sync_covers() {
+    let (disk, _process, file) = disk();
+    disk.record();
+    file.write_at(b"1", 0).unwrap();
+    file.sync_data().unwrap();
+    file.write_at(b"2", 1).unwrap();
+    let handed_over = disk.moment();
+    file.write_at(b"3", 2).unwrap();
+    disk.begin_job(handed_over);
+    file.sync_data().unwrap();
+    disk.end_job();
+    let history = disk.take_history().unwrap();
+    let least = |history: &faults::History| {
+        let left = history.at(history.len()).keeping(Keep::Nothing).files();
+        left.into_iter().find(|(path, _)| path == "/a.log").unwrap().1
+    };
+    assert_eq!(least(&history), b"12");
+    let first = history.steps().iter().find(|step| step.is_sync()).unwrap().site;
+    let first_off = history.without_syncs(|step| step.site == first);
+    assert_eq!(least(&first_off), b"12");
+    assert_eq!(least(&history.with_sync(2, "/a.log").unwrap()), b"12");
+}
