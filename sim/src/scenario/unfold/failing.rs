@@ -1,11 +1,13 @@
 //! Moves that make the disk fail: errors, no room, no writing at all, and lies. Each ends with a disk that works.
 
+use std::time::Duration;
+
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 
 use super::moves::{Mover, fault, start};
 use crate::scenario::{
-    Aim, Capacity, DiskSettings, Errno, FaultKind, Op, Phase, Start, StartExpect, Step, When,
+    Aim, Branch, Capacity, DiskSettings, Errno, FaultKind, Keep, Op, Phase, Start, StartExpect, Step, When,
 };
 
 impl Mover<'_> {
@@ -66,6 +68,44 @@ impl Mover<'_> {
             out.push(Step::PowerLoss { keep: self.keep() });
         }
         out.push(start());
+    }
+
+    /// Records come while a sync is under way, which does not cover them, and nothing keeps them: the next sync fails, or is as
+    /// slow, and power is lost.
+    pub(super) fn slow_sync(&mut self, out: &mut Vec<Step>) {
+        let partition = self.a_topic();
+        let rng = &mut self.streams.faults;
+        let (stall, next_fails) = (rng.random_range(2..9u64), rng.random_range(0..2u32) == 0);
+        let ms = Duration::from_millis;
+        let (between, until_dark) = (ms(rng.random_range(1..=stall)), ms(rng.random_range(1..=3 * stall)));
+        let number = rng.random_range(0..partition.partitions);
+        let aim = |nth, times| Aim { nth, times: Some(times), ..Aim::default() };
+        let times = if next_fails { 1 } else { 3 };
+        out.push(fault(Op::Sync, "*.log", aim(1, times), FaultKind::Stall { lasts: ms(stall) }));
+        if next_fails {
+            out.push(fault(Op::Sync, "*.log", aim(2, 1), FaultKind::Drop));
+        }
+        let mut branches: Vec<Branch> = Vec::new();
+        for (client, wait) in [("a", Duration::ZERO), ("b", between)] {
+            let mut produce = self.produce();
+            if let Step::Produce(produce) = &mut produce {
+                (produce.topic, produce.partition) = (partition.name.clone(), Some(number));
+            }
+            let wait = (!wait.is_zero()).then_some(Step::Advance(wait));
+            branches.push(Branch {
+                client: client.to_owned(),
+                steps: wait.into_iter().chain([produce]).collect(),
+            });
+        }
+        let dark = Step::PowerLoss { keep: Keep::Nothing };
+        if !next_fails {
+            branches.push(Branch {
+                client: "c".to_owned(),
+                steps: vec![Step::Advance(until_dark), dark.clone()],
+            });
+        }
+        out.push(Step::Parallel(branches));
+        out.extend([Step::Calm, dark, start()]);
     }
 
     pub(super) fn read_error(&mut self, out: &mut Vec<Step>) {

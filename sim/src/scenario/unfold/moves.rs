@@ -13,7 +13,7 @@ use crate::scenario::{
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 36] = [
+pub const MOVES: [&str; 37] = [
     "produce",
     "consume",
     "fetch",
@@ -36,6 +36,7 @@ pub const MOVES: [&str; 36] = [
     "write-error",
     "file-error",
     "sync-error",
+    "slow-sync",
     "read-error",
     "interrupt",
     "index-error",
@@ -96,6 +97,7 @@ impl Mover<'_> {
             "write-error" => self.write_error(out),
             "file-error" => self.file_error(out),
             "sync-error" => self.sync_error(out),
+            "slow-sync" => self.slow_sync(out),
             "read-error" => self.read_error(out),
             "interrupt" => self.interrupt(out),
             "index-error" => self.index_error(out),
@@ -115,7 +117,7 @@ impl Mover<'_> {
 
     // Requests. A random run expects nothing of one answer: the oracle judges.
 
-    fn a_topic(&mut self) -> Topic {
+    pub(super) fn a_topic(&mut self) -> Topic {
         let none = || Topic { name: "orders".to_owned(), partitions: 1 };
         self.topics.choose(&mut self.streams.workload).cloned().unwrap_or_else(none)
     }
