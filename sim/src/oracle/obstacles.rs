@@ -101,7 +101,7 @@ impl Obstacles {
             }
             World::AcceptErrors(errors) => self.accept_errors = *errors > 0,
             World::Pace(pace) => self.pace = *pace,
-            World::Clock(_) | World::Readable => {}
+            World::Clock(_) | World::Readable | World::CachesDropped => {}
             World::Raw => self.raw = true,
             World::Stopping => self.serves = false,
         }

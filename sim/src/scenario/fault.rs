@@ -160,6 +160,9 @@ pub enum FaultKind {
     /// `drop`: a sync fails with EIO, and the pages it should have written are dropped and called clean, as Linux
     /// does it.
     Drop,
+    /// `writeback-error`: a write succeeds, and the kernel fails to write it back in the background: what was pending on the file is
+    /// dropped and called clean, and the next sync fails with EIO.
+    WritebackError,
     /// `stall="3s"`: it takes so long.
     Stall {
         /// How long.

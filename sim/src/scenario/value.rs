@@ -115,6 +115,8 @@ pub enum Step {
     Fault(Fault),
     /// `calm`: disarms what is armed and did not strike, makes every sector readable again, and heals the network.
     Calm,
+    /// `drop-caches`: clean pages leave the page cache: the next read finds what is on the disk.
+    DropCaches,
     /// `crash`: kill -9. The page cache survives.
     Crash,
     /// `power-loss`: the lights go out. Of what was not synced, a legal choice survives.

@@ -21,7 +21,7 @@ pub struct Starting {
     pub frame_bytes_max: u64,
     /// How long a connection may be silent, or take for a request or an answer, whichever is shortest.
     pub silence_max_ms: Millis,
-    /// The longest that a sync takes, with all that may delay it.
+    /// The longest that a record waits for its sync beyond the interval, with all that may delay it.
     pub sync_slack_ms: Millis,
     /// Whether the disk's syncs may be lies.
     pub lying: bool,

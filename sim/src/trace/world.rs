@@ -29,6 +29,8 @@ pub enum World {
     Stopping,
     /// Every sector of the disk can be read again.
     Readable,
+    /// Pages that count as clean have left the page cache: what a failed sync has dropped is no longer read from there.
+    CachesDropped,
 }
 
 /// A clock that is looked at.
@@ -107,6 +109,7 @@ impl fmt::Display for World {
             World::Raw => write!(f, "a client sends bytes of its own making"),
             World::Stopping => write!(f, "the broker is asked to stop"),
             World::Readable => write!(f, "every sector can be read again"),
+            World::CachesDropped => write!(f, "clean pages leave the page cache"),
         }
     }
 }

@@ -56,6 +56,7 @@ fn kind(fault: &s::Fault) -> Kind {
             Kind::BitRot { byte: bit / 8, xor: 1 << u8::try_from(bit % 8).unwrap_or_default() }
         }
         s::FaultKind::Drop => Kind::SyncFailure { errno: Errno::EIO },
+        s::FaultKind::WritebackError => Kind::WritebackFailure { errno: Errno::EIO },
         s::FaultKind::Stall { lasts } => Kind::Stall { delay: lasts },
         s::FaultKind::Crash { bytes } => Kind::Crash { at: bytes.map_or(Cut::After, Cut::Bytes) },
         // Whether there is such an image can be asked only between two operations: this one kills the process, and the

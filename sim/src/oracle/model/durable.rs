@@ -54,6 +54,11 @@ impl Durable {
         self.sync_failed_at = Some(entry);
     }
 
+    /// Whether a sync ever has.
+    pub fn has_failed(&self) -> bool {
+        self.sync_failed_at.is_some()
+    }
+
     /// Whether what was called at this entry, and promised to be durable in this mode, may have been written before a sync failed.
     pub fn was_written_before_a_failure(&self, called: usize, durability: Mode) -> bool {
         durability != Mode::Always && self.sync_failed_at.is_some_and(|failed| failed > called)

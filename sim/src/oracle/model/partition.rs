@@ -121,6 +121,19 @@ impl Partition {
         }
     }
 
+    /// Clean pages have left the cache, and with them what a failed sync or a lying disk has dropped: nobody can read it any more.
+    pub fn caches_dropped(&mut self) {
+        let lied = self.harm.is_lied_about();
+        if !lied && !self.durable.has_failed() {
+            return;
+        }
+        self.harm.hurt();
+        self.last_seen.disturb();
+        for (&offset, slot) in &mut self.slots {
+            slot.damaged |= lied || (slot.doubtful && !self.durable.covers(offset));
+        }
+    }
+
     /// A sync of its log has failed at this entry of the trace: what it should have made durable may be gone after a power loss.
     /// Also what was called by then, and whose answer comes later: see [`Durable::was_written_before_a_failure`].
     pub fn sync_failed(&mut self, entry: usize) {

@@ -252,3 +252,23 @@ fn bits_that_flip_excuse_no_other_record() {
     assert_eq!(story(2, "ab"), NONE, "it may have been torn");
     assert_eq!(story(2, "a"), ["cut behind damage"]);
 }
+
+#[test]
+fn what_a_failed_sync_dropped_may_be_gone_once_the_cache_is() {
+    let story = |fails: bool, dropped: bool| {
+        let mut story = Story::new(Mode::Interval(20));
+        story.stored("a", 0);
+        if fails {
+            story.fails(Op::Sync);
+        }
+        if dropped {
+            story.add(Event::World(World::CachesDropped));
+        }
+        story.again(CrashKind::Process);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(true, true), NONE);
+    assert_eq!(story(true, false), ["lost"]);
+    assert_eq!(story(false, true), ["lost"]);
+}

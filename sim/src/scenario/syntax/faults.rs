@@ -123,8 +123,20 @@ fn aim(f: &mut impl Fields, aim: &mut Aim) {
 }
 
 /// The names of kinds; a fault has exactly one.
-const KINDS: [&str; 11] =
-    ["error", "tear", "short", "full", "lost", "misdirect", "flip", "drop", "stall", "crash", "power-loss"];
+const KINDS: [&str; 12] = [
+    "error",
+    "tear",
+    "short",
+    "full",
+    "lost",
+    "misdirect",
+    "flip",
+    "drop",
+    "writeback-error",
+    "stall",
+    "crash",
+    "power-loss",
+];
 
 /// Each kind has a slot of its own, of which one is filled.
 #[derive(Default)]
@@ -138,6 +150,7 @@ struct Slots {
     misdirect: Option<u64>,
     flip: Option<u64>,
     drop: bool,
+    writeback_error: bool,
     stall: Option<std::time::Duration>,
     crash: Option<Option<u64>>,
     power_loss: Option<Option<u64>>,
@@ -155,6 +168,7 @@ fn kind(f: &mut impl Fields, kind: &mut FaultKind) {
     f.opt("misdirect", &NUMBER, &mut slots.misdirect);
     f.opt("flip", &NUMBER, &mut slots.flip);
     f.flag("drop", &mut slots.drop);
+    f.flag("writeback-error", &mut slots.writeback_error);
     f.opt("stall", &DURATION, &mut slots.stall);
     f.flag_or("crash", &NUMBER, &mut slots.crash);
     f.flag_or("power-loss", &NUMBER, &mut slots.power_loss);
@@ -181,6 +195,7 @@ fn spread(kind: FaultKind) -> Slots {
         FaultKind::Misdirect { by } => slots.misdirect = Some(by),
         FaultKind::Flip { bit } => slots.flip = Some(bit),
         FaultKind::Drop => slots.drop = true,
+        FaultKind::WritebackError => slots.writeback_error = true,
         FaultKind::Stall { lasts } => slots.stall = Some(lasts),
         FaultKind::Crash { bytes } => slots.crash = Some(bytes),
         FaultKind::PowerLoss { bytes, keep } => (slots.power_loss, slots.keep) = (Some(bytes), keep),
@@ -197,6 +212,7 @@ fn gather(slots: &Slots) -> FaultKind {
         Slots { misdirect: Some(by), .. } => FaultKind::Misdirect { by: *by },
         Slots { flip: Some(bit), .. } => FaultKind::Flip { bit: *bit },
         Slots { drop: true, .. } => FaultKind::Drop,
+        Slots { writeback_error: true, .. } => FaultKind::WritebackError,
         Slots { stall: Some(lasts), .. } => FaultKind::Stall { lasts: *lasts },
         Slots { crash: Some(bytes), .. } => FaultKind::Crash { bytes: *bytes },
         Slots { power_loss: Some(bytes), keep, .. } => FaultKind::PowerLoss { bytes: *bytes, keep: *keep },

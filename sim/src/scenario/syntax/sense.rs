@@ -72,6 +72,7 @@ fn suitable(kind: FaultKind) -> (&'static str, &'static [Op]) {
         FaultKind::Misdirect { .. } => ("misdirect", &[Op::Write]),
         FaultKind::Flip { .. } => ("flip", &[Op::Read]),
         FaultKind::Drop => ("drop", &[Op::Sync]),
+        FaultKind::WritebackError => ("writeback-error", &[Op::Write]),
         FaultKind::Error { .. }
         | FaultKind::Stall { .. }
         | FaultKind::Crash { .. }
@@ -138,6 +139,7 @@ mod tests {
             FaultKind::Misdirect { by: 5 },
             FaultKind::Flip { bit: 5 },
             FaultKind::Drop,
+            FaultKind::WritebackError,
             FaultKind::Stall { lasts: Duration::from_secs(1) },
             FaultKind::Crash { bytes: None },
             FaultKind::PowerLoss { bytes: None, keep: Keep::Drawn },

@@ -20,7 +20,7 @@ pub const HEAD_WORDS: [&str; 7] = ["scenario", "explore", "sometimes", "broker",
 pub const BLOCKS: [&str; 4] = ["client", "parallel", "repeat", "pipeline"];
 
 /// Words of steps that are not surgery.
-const STEP_WORDS: [&str; 39] = [
+const STEP_WORDS: [&str; 40] = [
     "topic",
     "delete-topic",
     "list-topics",
@@ -37,6 +37,7 @@ const STEP_WORDS: [&str; 39] = [
     "close",
     "fault",
     "calm",
+    "drop-caches",
     "crash",
     "power-loss",
     "stop",
@@ -110,6 +111,7 @@ pub fn blank(word: &str) -> Option<Step> {
         "close" => Step::Close,
         "fault" => Step::Fault(faults::blank()),
         "calm" => Step::Calm,
+        "drop-caches" => Step::DropCaches,
         "crash" => Step::Crash,
         "power-loss" => Step::PowerLoss { keep: Keep::Drawn },
         "stop" => Step::Stop,
@@ -155,6 +157,7 @@ pub fn word(step: &Step) -> &'static str {
         Step::Close => "close",
         Step::Fault(_) => "fault",
         Step::Calm => "calm",
+        Step::DropCaches => "drop-caches",
         Step::Crash => "crash",
         Step::PowerLoss { .. } => "power-loss",
         Step::Stop => "stop",
@@ -229,7 +232,14 @@ pub fn fields(f: &mut impl Fields, step: &mut Step) {
         Step::Dump { file } => f.arg_opt("a file", &TEXT, file),
         Step::Verify(verify) => f.opt("expect-problems", &NUMBER_32, &mut verify.expect_problems),
         Step::Check(check) => f.args("a promise", &PROMISE, &mut check.promises),
-        Step::HalfClose | Step::Close | Step::Calm | Step::Crash | Step::Stop | Step::Heal | Step::Files => {}
+        Step::HalfClose
+        | Step::Close
+        | Step::Calm
+        | Step::DropCaches
+        | Step::Crash
+        | Step::Stop
+        | Step::Heal
+        | Step::Files => {}
     }
 }
 

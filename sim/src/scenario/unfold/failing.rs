@@ -108,6 +108,30 @@ impl Mover<'_> {
         out.extend([Step::Calm, dark, start()]);
     }
 
+    /// What was to be written back is dropped, at a sync or in the background, and leaves the page cache before or after the next
+    /// start, which copies the log.
+    pub(super) fn writeback_error(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        let at_sync = rng.random_range(0..2u32) == 0;
+        let (evicted, lights) = (rng.random_range(0..4u32), rng.random_range(0..4u32) == 0);
+        let (op, kind) =
+            if at_sync { (Op::Sync, FaultKind::Drop) } else { (Op::Write, FaultKind::WritebackError) };
+        out.push(fault(op, "*.log", aim, kind));
+        self.work(out);
+        out.push(Step::Calm);
+        if evicted > 0 {
+            out.extend([Step::DropCaches, self.fetch()]);
+        }
+        if lights {
+            out.push(Step::PowerLoss { keep: self.keep() });
+        }
+        out.push(start());
+        if evicted == 0 {
+            out.extend([Step::DropCaches, self.consume()]);
+        }
+    }
+
     pub(super) fn read_error(&mut self, out: &mut Vec<Step>) {
         let rng = &mut self.streams.faults;
         let kind = match rng.random_range(0..2u32) {

@@ -13,7 +13,7 @@ use crate::scenario::{
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 37] = [
+pub const MOVES: [&str; 38] = [
     "produce",
     "consume",
     "fetch",
@@ -37,6 +37,7 @@ pub const MOVES: [&str; 37] = [
     "file-error",
     "sync-error",
     "slow-sync",
+    "writeback-error",
     "read-error",
     "interrupt",
     "index-error",
@@ -98,6 +99,7 @@ impl Mover<'_> {
             "file-error" => self.file_error(out),
             "sync-error" => self.sync_error(out),
             "slow-sync" => self.slow_sync(out),
+            "writeback-error" => self.writeback_error(out),
             "read-error" => self.read_error(out),
             "interrupt" => self.interrupt(out),
             "index-error" => self.index_error(out),
