@@ -74,8 +74,8 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         let pieces = decode::log(segment.log, segment.base);
         let bad = |piece: &Piece<'_>| matches!(piece, Piece::Bad { .. });
         if holes {
-            // But a tail that is no record is always cut.
-            let tail = i + 1 == segments.len() && pieces.last().is_some_and(bad);
+            // But a tail that is no record is always cut, unless a lying disk has kept nothing of what it was told to.
+            let tail = i + 1 == segments.len() && !model.lying && pieces.last().is_some_and(bad);
             if tail && pieces.iter().filter(|piece| bad(piece)).count() == 1 {
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
             }
