@@ -304,6 +304,24 @@ fn logs_are_verified_though_the_settings_are_lost() {
     assert_eq!(files, ["t/topic", "t/0/00000000000000000000.log"]);
 }
 
+/// What others hide in the root of a volume, and let nobody look into, a start leaves alone.
+#[test]
+fn hidden_directories_that_may_not_be_looked_into_are_no_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = common::failing::Failing::default();
+    disk.0.hidden_is_private.store(true, std::sync::atomic::Ordering::SeqCst);
+    let data = dir.path().join("data");
+    for name in ["private", ".private"] {
+        std::fs::create_dir_all(data.join(name)).unwrap();
+    }
+    let verdict = broker::verify::verify(&disk, &data).unwrap();
+    assert_eq!(verdict.faults, []);
+    assert_eq!(
+        verdict.notes,
+        [".private cannot be read, and a start leaves it alone", "private is no topic"]
+    );
+}
+
 /// To open one is to wait until somebody opens its other end, which nobody does.
 #[test]
 fn named_pipes_are_told_and_not_waited_for() {

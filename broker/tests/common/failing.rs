@@ -38,6 +38,8 @@ pub struct Switches {
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
+    /// Hidden directories may not be looked into.
+    pub hidden_is_private: AtomicBool,
     /// Files may only be so long, where it is not 0.
     pub file_bytes_max: AtomicU64,
     /// What happens, once, when a log is about to be opened for reading.
@@ -61,6 +63,7 @@ impl std::fmt::Debug for Meanwhile {
 #[derive(Debug)]
 pub struct FailingFile(File, Arc<Switches>, bool);
 
+const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
@@ -97,7 +100,11 @@ impl Disk for Failing {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
-        OsDisk.list(dir)
+        let is_hidden = || dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        match self.0.hidden_is_private.load(Ordering::SeqCst) && is_hidden() {
+            true => Err(io::Error::from_raw_os_error(EACCES)),
+            false => OsDisk.list(dir),
+        }
     }
 
     fn is_link(&self, path: &Path) -> io::Result<bool> {
