@@ -21,7 +21,7 @@ const FIRST_BOOT: &str = "explored-1";
 /// Why a scenario cannot be explored.
 #[derive(Debug, thiserror::Error)]
 #[error("the scenario does not run: {0}")]
-pub struct Unexplorable(pub Failure);
+pub struct Unexplorable(pub Box<Failure>);
 
 /// A run to be explored.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Run {
         if let Some(profile) = profile {
             scenario.disk.profile = Some(profile);
         }
-        let recorded = executor::record(&scenario).map_err(|why| Unexplorable(why.into()))?;
+        let recorded = executor::record(&scenario).map_err(|why| Unexplorable(Box::new(why.into())))?;
         let trace = recorded.executed.trace;
         let healed = trace.entries.iter().position(|e| matches!(e.event, Event::Healed));
         let healed = healed.unwrap_or(trace.entries.len());
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_panics_is_told_from_a_harness_that_does() {
-        let code = |why: ExecuteError| Unexplorable(why.into()).0.exit_code();
+        let code = |why: ExecuteError| Unexplorable(Box::new(why.into())).0.exit_code();
         assert_eq!(code(ExecuteError::Panic("panicked at broker/src/log.rs:1:1:\nno".into())), 1);
         assert_eq!(code(ExecuteError::Panic("panicked at sim/src/log.rs:1:1:\nno".into())), 4);
         assert_eq!(code(ExecuteError::Stuck("it hangs".into())), 4);

@@ -15,6 +15,7 @@ pub fn left_of(topic: &str, before: &Image, after: &Image) -> Option<usize> {
     if left.len() >= of_topic(before).len() || after.get(&format!("{topic}/topic")).is_some() {
         return None;
     }
-    let numbers = left.iter().filter_map(|path| InPartition::of(path)).map(|place| place.partition as usize + 1);
+    let numbers =
+        left.iter().filter_map(|path| InPartition::of(path)).map(|place| place.partition as usize + 1);
     Some(numbers.max().unwrap_or(0))
 }

@@ -238,22 +238,6 @@ impl Story {
         }));
     }
 
-    /// A fault makes partition 0's first log wait, and nothing else.
-    fn stalls(&mut self) {
-        self.add(Event::Disk(DiskOp {
-            op: Op::Write,
-            path: log(0).into(),
-            to: None,
-            position: 0,
-            len: 12,
-            result: Ok(12),
-            fault: Some("a fault".into()),
-            lies: false,
-            rots: false,
-            stalled_ms: 0,
-        }));
-    }
-
     /// A sector of a file cannot be read.
     fn unreadable_sector(&mut self, path: &str) {
         self.add(Event::Fault { text: "a sector".into(), path: Some(path.into()), damages: true });

@@ -22,7 +22,7 @@ fn story(before: &dyn Fn(&mut Story), after: &dyn Fn(&mut Story), known: bool) -
 
 #[test]
 fn a_clean_stop_is_known_whatever_struck_before_it_and_did_no_harm() {
-    let stalls = |story: &mut Story| story.stalls();
+    let stalls = |story: &mut Story| story.stalls(Op::Write, 1);
     let fails = |story: &mut Story| story.fails(Op::Write);
     let nothing = |_: &mut Story| ();
     assert_eq!(story(&nothing, &nothing, true), NONE);

@@ -50,7 +50,7 @@ fn looks_up(start: u64, found: Option<(u64, u64)>) -> Vec<&'static str> {
     story.answer(id, found.map_or(refused, |found| Answer::Offset(Some(found))));
     let id = story.call(offsets(At::Earliest));
     story.answer(id, Answer::Offset(Some((start, 0))));
-    story.add(Event::LookEnds { complete: true });
+    story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
     story.broken().into_iter().filter(|kind| *kind == "wrong record").collect()
 }
 
