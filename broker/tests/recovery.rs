@@ -289,7 +289,8 @@ async fn foreign_files_are_left_alone_and_named() {
     }
     fs::create_dir(bench.path("00000000000000000009.log")).unwrap();
     fs::write(bench.path("00000000000000000000.index.tmp"), "x").unwrap();
-    fs::write(bench.path("00000000000000000077.index"), "x").unwrap();
+    // With an entry in it, it would show that its log is lost.
+    fs::write(bench.path("00000000000000000077.index"), "").unwrap();
     fs::write(bench.path("00000000000000000077.log.damaged"), "").unwrap();
     let (broker, report) = bench.open();
     assert_eq!(report.notes.len(), 2, "{:?}", report.notes);
