@@ -54,11 +54,6 @@ impl<C: Connector> Client<C> {
         Self { connector, addr: addr.into(), options, link: Mutex::new(link) }
     }
 
-    /// The server's address.
-    pub fn addr(&self) -> &str {
-        &self.addr
-    }
-
     /// Appends one record: to `partition`, or where its key says, or, without a key, to the partitions in turn.
     pub async fn produce(&self, topic: &str, partition: Option<u32>, record: NewRecord) -> Outcome<Placed> {
         let mut outcomes = self.produce_batch(topic, partition, std::slice::from_ref(&record)).await;

@@ -25,7 +25,7 @@ use crate::disk::{self, Disk, DiskFile, Open};
 use crate::units::Offset;
 
 /// Which of a segment's files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The records.
     Log,

@@ -13,7 +13,7 @@
 
 mod look;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::files::{self, Kind, Name};
 use crate::index::Writer;
 use crate::markers::{self, Evidence, SyncedTo};
 use crate::report::PartitionReport;
+use crate::scan::Hole;
 use crate::segment::{Active, Sealed};
 use crate::settings::Durability;
 use crate::units::{Offset, Position};
@@ -122,8 +123,8 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
 /// What a partition's directory holds.
 #[derive(Debug, Default)]
 struct Found {
-    /// Base offset → whether there is a log, an index, a time index.
-    segments: BTreeMap<Offset, [bool; 3]>,
+    /// Base offset → the files that there are.
+    segments: BTreeMap<Offset, BTreeSet<Kind>>,
     unsynced: Vec<Offset>,
     damaged: Vec<Offset>,
     leftovers: Vec<String>,
@@ -133,8 +134,8 @@ struct Found {
 impl Found {
     /// The base offsets of its logs, in order.
     fn logs(&self) -> Vec<Offset> {
-        let has_log = |(base, has): (&Offset, &[bool; 3])| has[Kind::Log as usize].then_some(*base);
-        self.segments.iter().filter_map(has_log).collect()
+        let with_log = self.segments.iter().filter(|(_, files)| files.contains(&Kind::Log));
+        with_log.map(|(base, _)| *base).collect()
     }
 }
 
@@ -170,7 +171,7 @@ impl<D: Disk> Recovery<'_, D> {
             let found = &mut self.found;
             match files::parse(&entry.name) {
                 _ if entry.is_dir => self.note(format!("{} is a directory: left alone", entry.name)),
-                Name::Segment(base, kind) => found.segments.entry(base).or_default()[kind as usize] = true,
+                Name::Segment(base, kind) => _ = found.segments.entry(base).or_default().insert(kind),
                 Name::Unsynced(base) => found.unsynced.push(base),
                 Name::Damaged(base) => found.damaged.push(base),
                 Name::Tmp => found.leftovers.push(entry.name),
@@ -256,7 +257,8 @@ impl<D: Disk> Recovery<'_, D> {
                 stop.segments.first().map(|sealed| sealed.base).filter(|base| *base < first)
         {
             // Nobody deletes the oldest while the broker is down, but a person or a disk.
-            self.damage(&self.path(was_first, Kind::Log), Position::ZERO, 0, was_first, first);
+            let gone = Hole { position: Position::ZERO, bytes: 0, first: was_first, next: first };
+            self.damage(&self.path(was_first, Kind::Log), gone);
         }
     }
 
@@ -291,7 +293,8 @@ impl<D: Disk> Recovery<'_, D> {
             let (base, from, bytes) = last.as_ref().map_or((synced.segment, Position::ZERO, 0), |last| {
                 (last.sealed.base, Position::new(last.sealed.bytes), last.torn)
             });
-            self.damage(&self.path(base, Kind::Log), from, bytes, end, synced.end);
+            let gone = Hole { position: from, bytes, first: end, next: synced.end };
+            self.damage(&self.path(base, Kind::Log), gone);
             end = synced.end;
             // What is left of it is not written on, and has no mark; and what says how far it came may say so in offsets only.
             self.is_noted = false;
@@ -326,7 +329,7 @@ impl<D: Disk> Recovery<'_, D> {
             let file = self.disk.open(&self.path(base, kind), Open::Read);
             file.and_then(|file| file.len()).is_ok_and(|len| len > 0)
         };
-        let behind = self.found.segments.range(from..).filter(|(_, has)| !has[Kind::Log as usize]);
+        let behind = self.found.segments.range(from..).filter(|(_, files)| !files.contains(&Kind::Log));
         let mut orphans = behind.map(|(base, _)| *base);
         orphans.find(|base| [Kind::Index, Kind::TimeIndex].into_iter().any(|kind| holds(*base, kind)))
     }
@@ -383,10 +386,10 @@ impl<D: Disk> Recovery<'_, D> {
         }
         let found = &self.found;
         let mut gone = found.leftovers.clone();
-        for (&base, has) in &found.segments {
+        for (&base, files) in &found.segments {
             if !logs.contains(&base) {
-                let orphans = [Kind::Index, Kind::TimeIndex].into_iter().filter(|k| has[*k as usize]);
-                gone.extend(orphans.map(|k| name_of(&self.path(base, k))));
+                let orphans = files.iter().filter(|kind| **kind != Kind::Log);
+                gone.extend(orphans.map(|kind| name_of(&self.path(base, *kind))));
             }
         }
         let stale = found.damaged.iter().filter(|base| !logs.contains(base));

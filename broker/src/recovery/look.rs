@@ -176,7 +176,8 @@ impl<D: Disk> Recovery<'_, D> {
                 let is_near = found >= end && found.since(end) <= rest / HEADER_BYTES as u64;
                 sealed.end = if is_near { found.next() } else { end };
                 if rest > 0 || sealed.end > end {
-                    self.damage(path, scan.end_at, rest, end, sealed.end);
+                    let (position, next) = (scan.end_at, sealed.end);
+                    self.damage(path, Hole { position, bytes: rest, first: end, next });
                 }
                 sealed.bytes = *len;
                 whole = false;
@@ -206,7 +207,8 @@ impl<D: Disk> Recovery<'_, D> {
             let (name, end) = (name_of(path), scan.end);
             self.fence(format!("{name} reaches offset {end}, but the next segment begins at {next}"));
         } else if scan.end < next || scan.tail != Tail::Clean {
-            self.damage(path, scan.end_at, len - scan.end_at.get(), scan.end, next);
+            let (position, bytes) = (scan.end_at, len - scan.end_at.get());
+            self.damage(path, Hole { position, bytes, first: scan.end, next });
         }
     }
 
@@ -311,7 +313,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     fn name_faults(&mut self, path: &Path, scan: &Scan) {
         for hole in &scan.holes {
-            self.damage(path, hole.position, hole.bytes, hole.first, hole.next);
+            self.damage(path, *hole);
         }
         for bad in &scan.unreadable {
             let (name, at, bytes) = (name_of(path), bad.position, bad.end - bad.position);
@@ -319,15 +321,9 @@ impl<D: Disk> Recovery<'_, D> {
         }
     }
 
-    pub(super) fn damage(
-        &mut self,
-        path: &Path,
-        position: Position,
-        bytes: u64,
-        first: Offset,
-        next: Offset,
-    ) {
+    pub(super) fn damage(&mut self, path: &Path, hole: Hole) {
         let segment = path.to_owned();
+        let Hole { position, bytes, first, next } = hole;
         self.report.damage.push(Damage { segment, position, bytes, first, next });
     }
 
