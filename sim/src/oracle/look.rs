@@ -98,6 +98,11 @@ impl PartitionLook {
         asked.or_else(|| self.behind_hole(offset).map(|_| Code::Corrupt))
     }
 
+    /// Whether an offset went when its record was asked for, or before: the start has moved behind it.
+    pub fn has_gone(&self, offset: u64) -> bool {
+        offset < self.start && self.error(offset) == Some(Code::OffsetOutOfRange)
+    }
+
     /// The first offset between start and end of which nothing was found out.
     pub fn missing(&self) -> Option<u64> {
         let mut at = self.start;

@@ -40,7 +40,7 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         if look.records.contains_key(&offset) {
             survived.push(offset);
         } else if let Some(code) = look.error(offset)
-            && !(retention && offset < look.start && code == Code::OffsetOutOfRange)
+            && !(retention && look.has_gone(offset))
         {
             let unreliable = known.harm.is_unreliable() || model.lying;
             let destroyed = slot.damaged || unreliable || known.doubts(offset, slot);
@@ -118,7 +118,10 @@ fn prefix(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &P
     let holes_are_legal = known.harm.may_be_damaged() || model.may_have_holes(known) || model.lying;
     // A hole does not come by itself: those that are there after a power loss are all there will be until the next.
     let is_legal = |offset: &u64| holes_are_legal && known.last_seen.explains_hole(*offset);
-    let holes = look.errors.iter().filter(|(offset, _)| !known.slots.contains_key(offset));
+    let retention = model.topics.get(topic).is_some_and(|topic| topic.retention);
+    let is_taken = |offset: u64| retention && look.has_gone(offset);
+    let holes = look.errors.iter();
+    let holes = holes.filter(|(offset, _)| !known.slots.contains_key(offset) && !is_taken(**offset));
     if let Some((offset, (code, _))) = holes.into_iter().find(|(offset, _)| !is_legal(offset)) {
         let found = format!("offset {offset} is answered by {}", code_name(*code));
         let kind = if *code == Code::Corrupt { "hole" } else { "unreadable" };

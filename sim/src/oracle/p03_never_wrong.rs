@@ -85,7 +85,7 @@ fn learn(
         None => model.produced.values().any(|call| *call.topic == *topic && has(&call.records, &content)),
     };
     if model.lying && was_sent() {
-        return;
+        return replaced(model, topic, partition, seen.offset);
     }
     let because = id.map_or(Vec::new(), |id| model.entries_of(id).to_vec());
     f.broke(promise, kind, what, (expected, found), &because);
@@ -100,12 +100,7 @@ fn fill(
     id: RecordId,
     at: Millis,
 ) {
-    // What a power loss may have taken and another record has replaced is gone.
-    let known = model.partition_mut(topic, partition);
-    let old = known
-        .filter(|known| known.slots.contains_key(&seen.offset))
-        .map(|known| known.replaced_from(seen.offset));
-    old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
+    replaced(model, topic, partition, seen.offset);
     p07_time::appended(f, model, topic, (partition, seen), id, at);
     model.set_fate(id, Fate::Found(partition, seen.offset));
     let (durability, called) = (model.durability, model.produced[&id.call].entry);
@@ -117,6 +112,14 @@ fn fill(
         known.slots.insert(seen.offset, slot);
     }
     p10_routed::found(f, model, topic, partition, id);
+}
+
+/// What a power loss may have taken, and another record has replaced, is gone.
+fn replaced(model: &mut Model, topic: &str, partition: u32, offset: u64) {
+    let known = model.partition_mut(topic, partition);
+    let old =
+        known.filter(|known| known.slots.contains_key(&offset)).map(|known| known.replaced_from(offset));
+    old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
 }
 
 /// Why bytes must not be where they are: the promise, and the record that they are of, if they are of one.

@@ -1,8 +1,8 @@
 //! P2: retention takes no more than it must. The oldest segment of a partition goes while all of them together are over the bytes
 //! that are to be kept, or when all of it is older than the time for which it is to be kept; and none where nothing is to go.
 //!
-//! A broker counts the age of a segment from the latest time in it, by its own clock; or, where that lies in the future, from when
-//! its process first saw the segment.
+//! A broker counts the age of a segment from the latest time in it, by its own clock; or, where that lies in the future or cannot be
+//! read, from when its process first saw the segment.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -115,8 +115,9 @@ fn younger(
     keep: Millis,
 ) -> Option<(u64, Millis)> {
     let seen_for = removed.at - removed.process_began;
-    if seen_for > keep && model.broker_clock.has_run_back() {
-        return None; // it may hold a time from the future, and have aged with the process
+    let has_no_time = model.broker_clock.has_run_back() || known.harm.may_be_damaged();
+    if seen_for > keep && has_no_time {
+        return None; // it has aged with the process
     }
     let mut ages = known
         .slots

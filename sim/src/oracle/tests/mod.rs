@@ -37,6 +37,8 @@ struct Story {
     later: u64,
     /// Whether it has stopped cleanly, and knows when it starts.
     stopped: bool,
+    /// Whether any sync may be a lie.
+    lying: bool,
 }
 
 impl Story {
@@ -60,7 +62,8 @@ impl Story {
     }
 
     fn begins(mode: Mode, partitions: u32, flaky: bool) -> Self {
-        let mut story = Self { trace: Trace::default(), mode, calls: 0, later: 0, stopped: false };
+        let (trace, stopped, lying) = (Trace::default(), false, false);
+        let mut story = Self { trace, mode, calls: 0, later: 0, stopped, lying };
         let pace = Pace { timeout: 2000, ..Pace::default() };
         story.add(Event::World(World::Pace(pace)));
         if flaky {
@@ -106,7 +109,7 @@ impl Story {
             frame_bytes_max: 10_000,
             silence_max_ms: 30_000,
             sync_slack_ms: 0,
-            lying: false,
+            lying: self.lying,
         }));
     }
 

@@ -237,3 +237,20 @@ fn a_topic_that_was_deleted_does_not_come_back_with_a_start() {
     assert_eq!(story(Some(refused(Code::StorageFull))), ["topic back"]);
     assert_eq!(story(Some(lost(false))), ["topic back"]);
 }
+
+/// A disk that lies brings back a record that was refused and cut off, in the place of one that was acknowledged since.
+#[test]
+fn what_a_lying_disk_brings_back_has_taken_the_place_of_what_it_lost() {
+    let story = |lying: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.refused("x");
+        story.stored("a", 0);
+        story.lying = lying;
+        story.again(CrashKind::Power);
+        story.look("x");
+        story.reads(0, 0, 'x');
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["refused is there", "another record"]);
+}

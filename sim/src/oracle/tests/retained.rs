@@ -1,8 +1,9 @@
 //! P2: retention takes no more than it must.
 
+use broker::error::Code;
 use faults::Op;
 
-use super::{Answer, Event, Mode, Request, Story, World};
+use super::{Answer, At, Event, Mode, Request, Story, World, log};
 use crate::trace::Clock;
 
 const NONE: [&str; 0] = [];
@@ -33,6 +34,11 @@ fn a_segment_goes_only_while_there_is_more_than_what_is_kept() {
 /// A topic that keeps records for so long has two segments, and the first one, with a record in it, goes after some time; by a clock
 /// that shows this when the record is sent, and that before the segment goes.
 fn goes_at(age: u64, after: u64, clock: (u64, u64)) -> Vec<&'static str> {
+    goes_then(age, after, clock, |_| ())
+}
+
+/// The same, and something happens to it before.
+fn goes_then(age: u64, after: u64, clock: (u64, u64), happens: impl Fn(&mut Story)) -> Vec<&'static str> {
     let mut story = Story::bare(Mode::Os);
     let (topic, retention_bytes) = ("orders".into(), None);
     let id =
@@ -43,6 +49,7 @@ fn goes_at(age: u64, after: u64, clock: (u64, u64)) -> Vec<&'static str> {
     story.does(Op::Write, 0, 100);
     story.stored("a", 0);
     story.does(Op::Write, 1, 100);
+    happens(&mut story);
     story.later(after);
     story.add(shows(clock.1));
     story.does(Op::Remove, 0, 0);
@@ -60,4 +67,35 @@ fn a_segment_goes_only_when_all_of_it_is_older_than_what_is_kept() {
 fn a_segment_from_the_future_ages_with_the_process() {
     assert_eq!(goes_at(500, 1000, (1000, 400)), NONE);
     assert_eq!(goes_at(500, 400, (1000, 400)), ["removed too soon"]);
+}
+
+#[test]
+fn a_segment_that_cannot_all_be_read_ages_with_the_process() {
+    let unreadable = |story: &mut Story| story.unreadable_sector(&log(0));
+    assert_eq!(goes_then(500, 1000, (1000, 1100), unreadable), NONE);
+    assert_eq!(goes_then(500, 400, (1000, 1100), unreadable), ["removed too soon"]);
+    assert_eq!(goes_at(500, 1000, (1000, 1100)), ["removed too soon"]);
+}
+
+/// A request that nobody heard of again has left a record, which retention takes while somebody looks.
+#[test]
+fn what_retention_takes_during_a_look_is_no_hole() {
+    let story = |retention_bytes: Option<u64>| {
+        let mut story = Story::bare(Mode::Os);
+        let (topic, retention_ms) = ("orders".into(), None);
+        let id = story.call(Request::CreateTopic { topic, partitions: 1, retention_bytes, retention_ms });
+        story.answer(id, Answer::Done);
+        story.unknown("a");
+        story.add(Event::LookBegins);
+        let id = story.consume(0, 0);
+        story.unreadable(id, Code::OffsetOutOfRange, 0);
+        for at in [At::Earliest, At::Latest] {
+            let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at });
+            story.answer(id, Answer::Offset(Some((1, 0))));
+        }
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        story.broken().contains(&"unreadable")
+    };
+    assert!(!story(Some(0)));
+    assert!(story(None));
 }
