@@ -289,6 +289,35 @@ async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
     assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
+/// The file of a segment is gone before the log starts behind it: what was damaged in it stands in nobody's way by then.
+#[tokio::test]
+async fn damage_in_what_retention_is_taking_hides_no_later_time() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let broker = open(dir.path(), OsDisk, small(), Arc::new(Threads));
+    let partition = make(&broker).await;
+    for n in 0..4 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    broker.close().await.unwrap();
+    drop((broker, partition));
+    let first = dir.path().join("t/0/00000000000000000000.log");
+    let mut log = std::fs::read(&first).unwrap();
+    log[30] ^= 1;
+    std::fs::write(&first, log).unwrap();
+    let settings = Settings { retention_bytes: Some(60), ..small() };
+    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    let since_0 =
+        || partition.first_at_or_after(Timestamp::ZERO).map(|found| found.map(|(offset, _)| offset));
+    assert_eq!(since_0().unwrap(), Some(Offset::ZERO));
+    late.holds_end.store(true, Ordering::Relaxed);
+    tokio::spawn(broker.clone().housekeeping());
+    late.is_done.notified().await;
+    assert!(!first.exists());
+    assert_eq!(since_0().unwrap(), Some(Offset::new(3)));
+    late.ends.notify_one();
+}
+
 /// Who waits for a sync when the topic goes: a restart shows no more of it, and is not asked for. Only where nobody knows whether
 /// the topic is gone, nobody knows that of the record.
 #[tokio::test]

@@ -219,10 +219,11 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The first known damage to records that are kept and come before `end`. What a start could not read of a segment may be
-    /// readable by now: a lookup reads all of such a segment anyway.
-    pub(super) fn damage_before(&self, end: Offset) -> Option<Error> {
-        let kept = |d: &&Damage| d.first < d.next && d.next > self.start && d.first < end;
+    /// The first known damage to records that are kept and lie between `start` and `end`. What a start of the broker could not read
+    /// of a segment may be readable by now: a lookup reads all of such a segment anyway.
+    pub(super) fn damage_between(&self, start: Offset, end: Offset) -> Option<Error> {
+        let start = start.max(self.start);
+        let kept = |d: &&Damage| d.first < d.next && d.next > start && d.first < end;
         let unread = |d: &Damage| {
             let has_it = |s: &Sealed| s.base <= d.first && d.next <= s.end;
             self.sealed.iter().any(|s| s.latest.is_none() && s.bytes > 0 && has_it(s))

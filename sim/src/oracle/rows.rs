@@ -20,9 +20,9 @@ const STATES_MAX: usize = 20_000;
 /// How the records of a request may lie in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shape {
-    /// It may end early: a crash, or a cut that failed, has left its beginning.
+    /// It may end early: a crash, a cut that failed, or damage has left its beginning.
     pub(super) may_end: bool,
-    /// Some may be missing: a power loss has left holes. What is there lies where it would without them.
+    /// Some may be missing: a power loss, or damage, has left holes. What is there lies where it would without them.
     pub(super) may_miss: bool,
 }
 
@@ -30,11 +30,12 @@ pub(super) struct Shape {
 pub(super) fn shape(model: &Model, produced: &Produced, topic: &str, partition: u32) -> Shape {
     let known = model.partition(topic, partition);
     let crashed = produced.epoch != model.epoch;
+    let is_cut = known.is_some_and(|known| known.harm.may_keep_a_beginning());
+    let has_holes = known.is_some_and(|known| model.may_have_holes(known));
+    let is_damaged = known.is_some_and(|known| known.harm.may_be_damaged());
     Shape {
-        may_end: crashed
-            || !produced.answered
-            || known.is_some_and(|known| known.harm.may_keep_a_beginning()),
-        may_miss: crashed && known.is_some_and(|known| model.may_have_holes(known)),
+        may_end: crashed || !produced.answered || is_cut || is_damaged,
+        may_miss: (crashed && has_holes) || is_damaged,
     }
 }
 

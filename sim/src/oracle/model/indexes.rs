@@ -19,6 +19,8 @@ pub struct Indexes {
     cramped: bool,
     /// The last start could not build one anew: what is left of it may be anything that its checksums tell apart.
     unbuilt: bool,
+    /// A sync of one has failed: the page cache may hold what the disk does not, and no start can tell.
+    dropped: bool,
 }
 
 impl Indexes {
@@ -32,6 +34,16 @@ impl Indexes {
         self.behind = true;
         self.cramped |= matches!(errno, Errno::ENOSPC | Errno::EDQUOT);
         self.unbuilt |= file.ends_with(".tmp") && errno == Errno::ENOSPC;
+    }
+
+    /// One could not be synced.
+    pub fn sync_failed(&mut self) {
+        self.dropped = true;
+    }
+
+    /// Whether what was there when the broker stopped may be gone.
+    pub fn may_be_lost(&self) -> bool {
+        self.dropped
     }
 
     /// Something other than the broker has changed this file: it, or the indexes of it if it is a log, prove nothing any more.

@@ -1,6 +1,6 @@
 //! P4: all of a request or nothing of it, and nothing of it later; also where several requests hold the same bytes.
 
-use super::{Answer, Code, CrashKind, Mode, Moment, Request, Story};
+use super::{Answer, Code, CrashKind, Mode, Moment, Request, Story, records};
 
 const NONE: [&str; 0] = [];
 
@@ -253,4 +253,20 @@ fn what_a_lying_disk_brings_back_has_taken_the_place_of_what_it_lost() {
     };
     assert_eq!(story(true), NONE);
     assert_eq!(story(false), ["refused is there", "another record"]);
+}
+
+/// Of a request that nobody has heard of again, a hand takes the end before anybody has read it.
+#[test]
+fn what_damage_took_of_a_request_is_not_missed() {
+    let story = |is_cut: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.unknown("abcd");
+        if is_cut {
+            story.touches(&[(0, &records(0, "abcd"))], &[(0, &records(0, "ab"))]);
+        }
+        story.look("ab..");
+        story.broken().contains(&"half there")
+    };
+    assert!(!story(true));
+    assert!(story(false));
 }

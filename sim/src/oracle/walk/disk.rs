@@ -57,6 +57,9 @@ impl<'a> Failure<'a> {
         }
         if path.is_index() {
             known.indexes.failed(path.file, self.errno);
+            if self.op.op == Op::Sync {
+                known.indexes.sync_failed();
+            }
         }
         // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
         if path.is_set_aside() && self.counts {

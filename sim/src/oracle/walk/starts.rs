@@ -72,8 +72,8 @@ impl Walk {
             self.findings.broke(Promise::Damage, "clean stop forgotten", "the broker", expected, &[]);
         }
         for said in said {
-            let in_order =
-                self.model.partition(&said.topic, said.partition).is_some_and(|p| !p.harm.is_changed());
+            let known = self.model.partition(&said.topic, said.partition);
+            let in_order = known.is_some_and(|p| !p.harm.is_changed() && !p.indexes.may_be_lost());
             if in_order && !said.rebuilt.is_empty() {
                 let found = format!("built anew: {}", said.rebuilt.join(", "));
                 let expected = ("the indexes are there after a clean stop", found.as_str());
