@@ -414,19 +414,20 @@ pub fn read_synced<D: Disk>(disk: &D, dir: &Path) -> Option<SyncedTo> {
 /// that is torn off by a crash. Best effort, on a failing disk. The mark need not outlive the machine: the cache that it warns
 /// of does not either.
 ///
-/// What has failed the sync may be that there is no room, and then there is none for a mark. A name needs less room than a file, and
-/// an index is derived: the log's own index becomes the mark then. Whoever has it open still reads entries that lead nowhere, and
-/// searches from the segment's beginning.
+/// What has failed the sync may be that there is no room, and then there is none for a mark: a full disk often still makes the
+/// file, and refuses what is to be in it. A name needs less room than a file, and an index is derived: the log's own index becomes
+/// the mark then. It does for any other error, too, such as too many open files: the name alone is a mark, if one that says nothing.
+/// Whoever has the index open still reads entries that lead nowhere, and searches from the segment's beginning.
 pub fn write_unsynced<D: Disk>(disk: &D, dir: &Path, base: Offset, durable: Offset) {
     let entry = Entry { key: durable.get(), value: 0 }.encode();
     let path = files::unsynced_path(dir, base);
-    let mark = disk.open(&path, Open::Create).or_else(|_| {
-        disk.rename(&files::segment_path(dir, base, Kind::Index), &path)?;
-        disk.open(&path, Open::Write)
-    });
-    let _ = mark.and_then(|mark| {
+    let say = |mark: D::File| {
         disk::write_full_at(&mark, &entry, 0)?;
         if mark.len()? > ENTRY_BYTES as u64 { disk::set_len(&mark, ENTRY_BYTES as u64) } else { Ok(()) }
+    };
+    let _ = disk.open(&path, Open::Create).and_then(say).or_else(|_| {
+        disk.rename(&files::segment_path(dir, base, Kind::Index), &path)?;
+        say(disk.open(&path, Open::Write)?)
     });
 }
 
