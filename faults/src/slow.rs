@@ -84,21 +84,25 @@ impl Machine {
 
     /// A file is synced, or will have been.
     pub(crate) fn sync_file(&mut self, call: &Call<'_>, ino: Ino) {
-        let (since, boots) = (self.state.seq, self.boots);
+        let (since, boots) = (self.covered_to(ino), self.boots);
         match &mut self.job {
             Some(job) if job.stalls => {
-                let since = if job.handed_over < job.began { job.handed_over } else { since };
                 let (path, site) = (call.path.to_owned(), call.site);
                 job.unfinished = Some(Unfinished { ino, path, site, since, boots });
             }
-            Some(job) => {
-                let (handed_over, began) = (job.handed_over, job.began);
-                // What the job itself has written comes before its sync, and with it all that lies before that.
-                let its_own = self.state.pending_since(ino, began) > 0;
-                let all_but = if its_own { 0 } else { self.state.pending_since(ino, handed_over) };
+            _ => {
+                let all_but = self.state.pending_since(ino, since);
                 self.change(call, Change::SyncFile { ino, all_but });
             }
-            None => _ = self.change(call, Change::SyncFile { ino, all_but: 0 }),
+        }
+    }
+
+    /// Up to where a sync that begins now covers a file.
+    fn covered_to(&self, ino: Ino) -> Seq {
+        match &self.job {
+            // What the job itself has written comes before its sync, and with it all that lies before that.
+            Some(job) if self.state.pending_since(ino, job.began) == 0 => job.handed_over,
+            _ => self.state.seq,
         }
     }
 

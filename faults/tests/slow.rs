@@ -46,6 +46,31 @@ fn what_a_job_writes_comes_before_its_sync() {
     assert_eq!(durable(&disk), b"onetwo");
 }
 
+/// Also where the sync stalls: whether the job is over with it, or goes on.
+#[test]
+fn what_a_job_writes_comes_before_its_stalled_sync() {
+    for goes_on in [false, true] {
+        let (disk, _process, file) = disk();
+        stall(&disk);
+        let handed_over = disk.moment();
+        file.write_at(b"one", 0).unwrap();
+        disk.begin_job(handed_over);
+        file.write_at(b"two", 3).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(durable(&disk), b"");
+        if goes_on {
+            file.write_at(b"three", 6).unwrap();
+        }
+        let sync = disk.end_job();
+        assert_eq!(sync.is_none(), goes_on);
+        if let Some(sync) = sync {
+            file.write_at(b"three", 6).unwrap();
+            disk.finish(sync);
+        }
+        assert_eq!(durable(&disk), b"onetwo", "{goes_on}");
+    }
+}
+
 #[test]
 fn a_stalled_sync_keeps_nothing_before_it_has_ended_and_then_what_was_there_when_it_began() {
     let (disk, _process, file) = disk();
