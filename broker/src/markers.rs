@@ -192,6 +192,12 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
         files::replace(disk, &was_clean, print_clean(&stops).as_bytes())
     };
     let stops = match kept {
+        Err(e) if disk::is_full(&e) && last.clean.is_none() => {
+            // Where it says nothing, its name is for nothing that does. What is there says more than has to be kept, of topics that
+            // are gone.
+            disk.remove_file(&clean)?;
+            Stops::Kept
+        }
         Err(e) if disk::is_full(&e) => {
             // A name needs less room than a file. But the file that it takes the name of may say more.
             let says_all = last.clean.as_ref() == Some(&stops);
