@@ -109,6 +109,31 @@ fn what_retention_takes_before_the_first_request_is_not_missed() {
         told(vec![[partition(5), out_of_range(), begins_at(7), begins_at(7)].map(now).into()]);
     assert_eq!(text(&run(&addr, &["consume", "t"], b"")), "");
     asked.join().unwrap();
+    // Of what there is since some time, too: it is asked for by that time again.
+    let since =
+        |offset| response::Kind::ListOffsets(proto::ListOffsetsResponse { offset, timestamp_ms: Some(7) });
+    let answers = [partition(5), since(1), out_of_range(), since(3), consumed(3..5, 5), begins_at(5)];
+    let (addr, asked) = told(vec![answers.map(now).into()]);
+    assert_eq!(text(&run(&addr, &["consume", "t", "--from", "@7"], b"")), "3\n4\n");
+    let asked = asked.join().unwrap();
+    let by_time = asked.iter().filter(|kind| match kind {
+        request::Kind::ListOffsets(asked) => {
+            asked.at == Some(proto::list_offsets_request::At::TimestampMs(7))
+        }
+        _ => false,
+    });
+    assert_eq!(by_time.count(), 2);
+}
+
+/// Who follows asks again, too, where the server is away when it is asked where the log begins by then.
+#[test]
+fn a_follower_outlives_a_server_that_is_lost_as_it_is_asked_for_the_beginning() {
+    let stopping =
+        response::Kind::Error(proto::ErrorResponse::new(broker::error::Code::ShuttingDown, "soon"));
+    let answers = [partition(5), out_of_range(), stopping, out_of_range(), begins_at(3), consumed(3..5, 5)];
+    let (addr, asked) = told(vec![answers.map(now).into()]);
+    assert_eq!(text(&run(&addr, &["consume", "t", "--follow", "--count", "2"], b"")), "3\n4\n");
+    asked.join().unwrap();
 }
 
 /// What is missing in the middle, or of what was asked for by its number, is.

@@ -97,8 +97,8 @@ struct Source {
     /// Without `--follow`: where to end.
     end: Offset,
     records: VecDeque<Record>,
-    /// Whether it is to begin where the log does, and has not begun.
-    at_start: bool,
+    /// Where to ask anew for its beginning while it has not begun: retention may take what is there.
+    begins: Option<At>,
     /// How many bytes of records to ask for at once.
     ahead: u32,
 }
@@ -194,8 +194,11 @@ async fn sources(args: &Args, client: &Client<TcpConnector>) -> Result<Vec<Sourc
             From::At(at) => acknowledged(&what, client.list_offsets(&args.topic, p.number, at).await)?.offset,
         };
         let records = VecDeque::new();
-        let at_start = matches!(args.from, From::At(At::Earliest));
-        sources.push(Source { partition: p.number, next, end: p.log_end, records, at_start, ahead: 0 });
+        let begins = match args.from {
+            From::At(at @ (At::Earliest | At::Timestamp(_))) => Some(at),
+            From::At(At::Latest) | From::Offset(_) => None,
+        };
+        sources.push(Source { partition: p.number, next, end: p.log_end, records, begins, ahead: 0 });
     }
     let share = AHEAD_BYTES / u32::try_from(sources.len()).unwrap_or(u32::MAX).max(1);
     sources.iter_mut().for_each(|source| source.ahead = share.min(Fetch::BYTES));
@@ -217,22 +220,21 @@ impl Source {
         client: &Client<TcpConnector>,
         wait: Duration,
     ) -> Result<(), Stop> {
+        let what = format!("cannot consume {}/{}", args.topic, self.partition);
         let mut complained = false;
         let consumed: Consumed = loop {
             let fetch = Fetch { max_bytes: self.ahead, ..Fetch::from(self.next).wait(wait) };
             let outcome = client.consume(&args.topic, self.partition, fetch).await;
-            let away = match &outcome {
-                Outcome::Unknown(doubt) => Some(doubt.why.clone()),
-                Outcome::Refused(refusal) if is_away(refusal.code) => Some(refusal.message.clone()),
-                _ => None,
+            let outcome = match self.begins {
+                Some(at) if is_out_of_range(&outcome) => match self.begin_later(args, client, at).await {
+                    Ok(true) if !args.follow && self.next >= self.end => return Ok(()),
+                    Ok(true) => continue,
+                    Ok(false) => outcome,
+                    Err(failure) => failure,
+                },
+                _ => outcome,
             };
-            match away {
-                None if self.at_start && is_out_of_range(&outcome) => {
-                    self.begin_later(args, client, outcome).await?;
-                    if !args.follow && self.next >= self.end {
-                        return Ok(());
-                    }
-                }
+            match away(&outcome) {
                 Some(reason) if args.follow => {
                     if !complained {
                         say(format_args!("{reason}; retrying until it works"));
@@ -240,15 +242,10 @@ impl Source {
                     }
                     sleep(PAUSE).await;
                 }
-                _ => {
-                    break acknowledged(
-                        &format!("cannot consume {}/{}", args.topic, self.partition),
-                        outcome,
-                    )?;
-                }
+                _ => break acknowledged(&what, outcome)?,
             }
         };
-        self.at_start = false;
+        self.begins = None;
         if let Some(last) = consumed.records.last() {
             self.next = last.offset.next();
         } else if !args.follow {
@@ -258,27 +255,36 @@ impl Source {
         self.records.extend(consumed.records.into_iter().filter(|r| args.follow || r.offset < end));
         Ok(())
     }
+
+    /// Retention was faster than the first request: what there is may begin later. Whether it does; an error is how the question
+    /// came out.
+    async fn begin_later(
+        &mut self,
+        args: &Args,
+        client: &Client<TcpConnector>,
+        at: At,
+    ) -> Result<bool, Outcome<Consumed>> {
+        let start = match client.list_offsets(&args.topic, self.partition, at).await {
+            Outcome::Acknowledged(start) => start.offset,
+            Outcome::Refused(refusal) => return Err(Outcome::Refused(refusal)),
+            Outcome::Unknown(doubt) => return Err(Outcome::Unknown(doubt)),
+        };
+        let is_later = start > self.next;
+        self.next = self.next.max(start);
+        Ok(is_later)
+    }
 }
 
 fn is_out_of_range(outcome: &Outcome<Consumed>) -> bool {
     matches!(outcome, Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange)
 }
 
-impl Source {
-    /// Retention was faster than the first request, which this is the answer to: what there is begins later.
-    async fn begin_later(
-        &mut self,
-        args: &Args,
-        client: &Client<TcpConnector>,
-        outcome: Outcome<Consumed>,
-    ) -> Result<(), Stop> {
-        let what = format!("cannot consume {}/{}", args.topic, self.partition);
-        let start = client.list_offsets(&args.topic, self.partition, At::Earliest).await;
-        match acknowledged(&what, start)?.offset {
-            start if start > self.next => self.next = start,
-            _ => drop(acknowledged(&what, outcome)?),
-        }
-        Ok(())
+/// Why the server is away, if it is.
+fn away(outcome: &Outcome<Consumed>) -> Option<String> {
+    match outcome {
+        Outcome::Unknown(doubt) => Some(doubt.why.clone()),
+        Outcome::Refused(refusal) if is_away(refusal.code) => Some(refusal.message.clone()),
+        _ => None,
     }
 }
 
