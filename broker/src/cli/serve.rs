@@ -380,10 +380,11 @@ impl Sockets {
     }
 }
 
-/// Whether not both can be listened on. The system lets both be reserved: it counts only who listens already.
+/// Whether not both can be listened on. The system lets both be reserved: it counts only who listens already. All addresses of
+/// version 6 are those of version 4 as well, unless a socket says otherwise.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip(), other.ip());
-    let is_all = |all: IpAddr, of: IpAddr| all.is_unspecified() && all.is_ipv4() == of.is_ipv4();
+    let is_all = |all: IpAddr, of: IpAddr| all.is_unspecified() && (all.is_ipv6() || of.is_ipv4());
     one.port() == other.port() && (a == b || is_all(a, b) || is_all(b, a))
 }
 
@@ -458,11 +459,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_overlap_where_one_is_the_other_or_all_of_its_kind() {
+    fn addresses_overlap_where_one_is_the_other_or_covers_it() {
         let overlap = |one: &str, other: &str| overlap(one.parse().unwrap(), other.parse().unwrap());
         assert!(overlap("127.0.0.1:1", "127.0.0.1:1") && overlap("[::1]:1", "[::1]:1"));
         assert!(overlap("0.0.0.0:1", "127.0.0.1:1") && overlap("127.0.0.1:1", "0.0.0.0:1"));
-        assert!(overlap("[::]:1", "[::1]:1"));
+        for other in ["[::1]:1", "127.0.0.1:1", "0.0.0.0:1"] {
+            assert!(overlap("[::]:1", other) && overlap(other, "[::]:1"), "{other}");
+        }
         for (one, other) in
             [("127.0.0.1:1", "127.0.0.1:2"), ("127.0.0.1:1", "127.0.0.2:1"), ("0.0.0.0:1", "[::1]:1")]
         {
