@@ -18,7 +18,8 @@ pub struct Report {
     /// Topics that a clean stop has recorded, and that are not there: somebody took them away while no broker ran. With what they
     /// held.
     pub gone: BTreeMap<String, Gone>,
-    /// Partitions that a clean stop has recorded, and that their topic by its settings does not have, with how many records they held.
+    /// Partitions that a clean stop has recorded, and that their topic does not have any more, by its settings or as they were counted.
+    /// With how many records they held.
     pub uncounted: BTreeMap<String, u64>,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,

@@ -58,7 +58,7 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
     for (partition, records) in &report.uncounted {
         let records = count(*records, "record");
         lines.push(Line::Error(format!(
-            "{partition} is not served: at the last clean stop it had {records}, and the topic has fewer partitions by its settings now"
+            "{partition} is not served: at the last clean stop it had {records}, and the topic has fewer partitions now"
         )));
     }
     for partition in &report.partitions {
