@@ -115,7 +115,8 @@ pub enum Kind {
     ReadOnly,
     /// A sync says yes and does nothing.
     Lie,
-    /// The device makes the caller wait; see [`crate::Disk::take_delay`].
+    /// The device makes the caller wait; see [`crate::Disk::take_delay`]. A sync of a file that a job makes
+    /// ([`crate::Disk::begin_job`]) keeps nothing before the wait is over; any other keeps it at once.
     Stall {
         /// How long.
         delay: Duration,

@@ -63,6 +63,8 @@
 //!   it back, not its name; syncing a directory its own entries, not its parent's. Under the others there is one
 //!   journal: syncing a directory commits it, and so does syncing a file that is new or whose length is pending, with
 //!   all names in it. Programs that need only this pass on ext4 and lose files elsewhere: test with `Strict`.
+//! - **A slow sync**, of a file and in a job ([`Disk::begin_job`]), covers what was there when the job was handed over and what the
+//!   job itself has written, and none of it before it has ended.
 //! - **A directory with two names**, which `Strict` can leave of a rename, keeps the first that a repair would meet.
 //!   Where a rename lost both, what it named is gone.
 //!
@@ -89,7 +91,8 @@
 //!
 //! Links of both kinds, permissions, times, attributes, sparse-file calls, memory maps, `O_DIRECT` and `O_APPEND`;
 //! cursors (positions only); damage to the file system's own structures; names that are not UTF-8 (`EILSEQ`). An
-//! operation happens at one instant: two threads never see half of another's write. `..` is resolved by the text of
+//! operation happens at one instant, but for a sync that takes its time: two threads never see half of another's write. A slow sync
+//! that fails drops all that is pending, also what came after it began. `..` is resolved by the text of
 //! the path. Blocks freed by a deletion can be used at once, before the deletion is durable.
 //!
 //! # Where things are
@@ -101,6 +104,7 @@
 //! | [`Fault`], [`Kind`] | what goes wrong, and where it is aimed |
 //! | [`History`], [`Cursor`] | recorded once, applied again to any prefix, with syncs left out or added ([`History::without_syncs`]) |
 //! | [`Images`], [`Image`] | what a power loss may leave: counted, numbered, drawn; each a [`Disk`] for the asking |
+//! | [`Moment`], [`AtWork`], [`Unfinished`] | jobs whose syncs take their time |
 //! | [`Event`] | what happened, for a trace |
 //!
 //! Every sync knows its place in the program's source: [`Disk::barriers`] lists them, [`Disk::disable_barrier`] makes one a
@@ -141,5 +145,5 @@ pub use history::{Cursor, History, Step};
 pub use image::{Image, Images};
 pub use process::{Entry, Lock, Open, Process};
 pub use profile::{Profile, UnknownProfile};
-pub use slow::{Moment, Unfinished};
+pub use slow::{AtWork, Moment, Unfinished};
 pub use view::{Pending, View};

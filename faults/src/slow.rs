@@ -8,10 +8,14 @@
 //! | --- | --- |
 //! | [`Disk::moment`] | when a job is handed over |
 //! | [`Disk::begin_job`] | when it is carried out, perhaps later: a sync covers what was there when it was handed over, and its own writes |
-//! | [`Disk::end_job`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that was the last thing it did |
+//! | [`AtWork::end`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that was the last thing it did |
 //! | [`Disk::finish`] | when the wait is over |
 //!
-//! A stalled sync that a job goes on from is over when it does: all of a job happens at one moment.
+//! A stalled sync that a job goes on from is over when it does: all of a job happens at one moment. Only a file has slow
+//! syncs, and only in a job: what a directory, or anything outside a job, has to keep is durable at once.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
 
 use crate::disk::Disk;
 use crate::event::{Op, Site};
@@ -34,7 +38,13 @@ pub struct Unfinished {
     boots: u64,
 }
 
-/// A job that is at work.
+/// A job is at work until it has ended, or this is dropped: one that unwinds leaves nothing behind, and no stalled sync of it ends.
+#[must_use = "the job ends when this is dropped"]
+pub struct AtWork {
+    machine: Arc<Mutex<Machine>>,
+}
+
+/// The job that is at work.
 pub(crate) struct Job {
     handed_over: Seq,
     began: Seq,
@@ -50,20 +60,36 @@ impl Disk {
     }
 
     /// A job that was handed over then is at work from here on.
-    pub fn begin_job(&self, handed_over: Moment) {
+    pub fn begin_job(&self, handed_over: Moment) -> AtWork {
         let mut machine = hold(&self.machine);
         let began = machine.state.seq;
         machine.job = Some(Job { handed_over: handed_over.0, began, stalls: false, unfinished: None });
-    }
-
-    /// The job has done all it had to, but for waiting.
-    pub fn end_job(&self) -> Option<Unfinished> {
-        hold(&self.machine).job.take().and_then(|job| job.unfinished)
+        AtWork { machine: self.machine.clone() }
     }
 
     /// A sync has come to its end. Nothing comes of it where power was lost meanwhile.
     pub fn finish(&self, sync: Unfinished) {
         hold(&self.machine).finish(&sync);
+    }
+}
+
+impl AtWork {
+    /// The job has done all it had to, but for waiting.
+    pub fn end(self) -> Option<Unfinished> {
+        let job = hold(&self.machine).job.take();
+        job.and_then(|job| job.unfinished)
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        hold(&self.machine).job = None;
+    }
+}
+
+impl fmt::Debug for AtWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtWork").finish_non_exhaustive()
     }
 }
 

@@ -26,9 +26,9 @@ fn what_comes_after_a_job_was_handed_over_waits_for_the_next_sync() {
     file.write_at(b"one", 0).unwrap();
     let handed_over = disk.moment();
     file.write_at(b"two", 3).unwrap();
-    disk.begin_job(handed_over);
+    let job = disk.begin_job(handed_over);
     file.sync_data().unwrap();
-    assert!(disk.end_job().is_none());
+    assert!(job.end().is_none());
     assert_eq!(durable(&disk), b"one");
     file.sync_data().unwrap();
     assert_eq!(durable(&disk), b"onetwo");
@@ -39,10 +39,10 @@ fn what_a_job_writes_comes_before_its_sync() {
     let (disk, _process, file) = disk();
     let handed_over = disk.moment();
     file.write_at(b"one", 0).unwrap();
-    disk.begin_job(handed_over);
+    let job = disk.begin_job(handed_over);
     file.write_at(b"two", 3).unwrap();
     file.sync_data().unwrap();
-    assert!(disk.end_job().is_none());
+    assert!(job.end().is_none());
     assert_eq!(durable(&disk), b"onetwo");
 }
 
@@ -54,14 +54,14 @@ fn what_a_job_writes_comes_before_its_stalled_sync() {
         stall(&disk);
         let handed_over = disk.moment();
         file.write_at(b"one", 0).unwrap();
-        disk.begin_job(handed_over);
+        let job = disk.begin_job(handed_over);
         file.write_at(b"two", 3).unwrap();
         file.sync_data().unwrap();
         assert_eq!(durable(&disk), b"");
         if goes_on {
             file.write_at(b"three", 6).unwrap();
         }
-        let sync = disk.end_job();
+        let sync = job.end();
         assert_eq!(sync.is_none(), goes_on);
         if let Some(sync) = sync {
             file.write_at(b"three", 6).unwrap();
@@ -76,9 +76,9 @@ fn a_stalled_sync_keeps_nothing_before_it_has_ended_and_then_what_was_there_when
     let (disk, _process, file) = disk();
     stall(&disk);
     file.write_at(b"one", 0).unwrap();
-    disk.begin_job(disk.moment());
+    let job = disk.begin_job(disk.moment());
     file.sync_data().unwrap();
-    let sync = disk.end_job().unwrap();
+    let sync = job.end().unwrap();
     assert_eq!(durable(&disk), b"");
     file.write_at(b"two", 3).unwrap();
     disk.finish(sync);
@@ -90,11 +90,23 @@ fn a_job_that_goes_on_has_waited() {
     let (disk, _process, file) = disk();
     stall(&disk);
     file.write_at(b"one", 0).unwrap();
-    disk.begin_job(disk.moment());
+    let job = disk.begin_job(disk.moment());
     file.sync_data().unwrap();
     file.write_at(b"two", 3).unwrap();
-    assert!(disk.end_job().is_none());
+    assert!(job.end().is_none());
     assert_eq!(durable(&disk), b"one");
+}
+
+/// What comes after a job that unwinds belongs to none.
+#[test]
+fn a_job_that_unwinds_has_ended() {
+    let (disk, _process, file) = disk();
+    file.write_at(b"one", 0).unwrap();
+    let handed_over = disk.moment();
+    file.write_at(b"two", 3).unwrap();
+    drop(disk.begin_job(handed_over));
+    file.sync_data().unwrap();
+    assert_eq!(durable(&disk), b"onetwo");
 }
 
 #[test]
@@ -102,9 +114,9 @@ fn a_sync_that_is_under_way_when_power_is_lost_ends_nowhere() {
     let (disk, _process, file) = disk();
     stall(&disk);
     file.write_at(b"one", 0).unwrap();
-    disk.begin_job(disk.moment());
+    let job = disk.begin_job(disk.moment());
     file.sync_data().unwrap();
-    let sync = disk.end_job().unwrap();
+    let sync = job.end().unwrap();
     disk.power_loss_keeping(Keep::Nothing);
     let process = disk.process();
     let file = process.open("/a.log", Open::Write).unwrap();
@@ -123,9 +135,9 @@ fn a_history_knows_what_a_slow_sync_covers() {
     file.write_at(b"2", 1).unwrap();
     let handed_over = disk.moment();
     file.write_at(b"3", 2).unwrap();
-    disk.begin_job(handed_over);
+    let job = disk.begin_job(handed_over);
     file.sync_data().unwrap();
-    disk.end_job();
+    assert!(job.end().is_none());
     let history = disk.take_history().unwrap();
     let least = |history: &faults::History| {
         let left = history.at(history.len()).keeping(Keep::Nothing).files();

@@ -29,9 +29,9 @@ impl WorldWork {
     /// Runs a job that was handed over then; says how long it takes because of a fault, and which sync ends only after that.
     fn carry_out(&self, job: Job<'static>, handed_over: faults::Moment) -> (Duration, Option<Unfinished>) {
         let disk = self.stalls.disk();
-        disk.begin_job(handed_over);
+        let at_work = disk.begin_job(handed_over);
         job();
-        let unfinished = disk.end_job();
+        let unfinished = at_work.end();
         (self.stalls.of_sync(), unfinished)
     }
 
