@@ -253,6 +253,14 @@ pub fn read_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<Opti
     Ok(Some(bytes))
 }
 
+/// Likewise, but one that is too long counts as one that is not there.
+pub fn read_if_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    match read_small(disk, path, limit) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => Ok(None),
+        read => read,
+    }
+}
+
 /// Removes a file; that there is none is no error.
 pub fn remove_if_there<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
     match disk.remove_file(path) {

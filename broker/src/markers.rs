@@ -7,7 +7,9 @@
 //! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and a log's `.unsynced` that
 //! one has failed.
 //!
-//! The first two end with a line that checks the others. One that is missing, cut or changed costs a longer scan, nothing else.
+//! Those of the data directory end with a line that checks the others. One that is cut or changed is known to be lost: that costs a
+//! longer scan, nothing else, and so does a `running` that is missing. But where a `clean` or a `was-clean` is missing, there was no
+//! such stop: what only it said was synced counts, after a power loss under `os` or `interval`, as perhaps never synced.
 //!
 //! `running` speaks for every partition: after a power loss it says of `os` and `interval` that nothing is known to be synced but
 //! what is noted elsewhere. So it is there only as long as all that was synced for somebody is noted. Where a note cannot be made,
@@ -57,6 +59,13 @@ pub struct Closed {
     pub index_interval: u64,
     /// Its segments in order, the last one the active one.
     pub segments: Vec<Sealed>,
+}
+
+impl Closed {
+    /// The records in all its segments.
+    pub fn records(&self) -> u64 {
+        self.segments.iter().map(|s| s.end.since(s.base)).sum()
+    }
 }
 
 /// All partitions at a clean stop, by `topic/number`.
@@ -134,7 +143,7 @@ impl LastRun {
             let Some((topic, _)) = name.rsplit_once('/') else { continue };
             let held = topics.entry(topic.to_owned()).or_default();
             held.partitions += 1;
-            held.records += closed.segments.iter().map(|s| s.end.since(s.base)).sum::<u64>();
+            held.records += closed.records();
         }
         topics
     }
@@ -243,11 +252,7 @@ fn names<D: Disk>(disk: &D, dir: &Path) -> Option<BTreeSet<String>> {
 /// Durably forgets what was said of a topic, before one is made under its name: that is another.
 pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<()> {
     let path = data.join(WAS_CLEAN);
-    let bytes = match files::read_small(disk, &path, MARKER_BYTES_MAX) {
-        Err(e) if e.kind() == io::ErrorKind::InvalidData => None,
-        read => read?,
-    };
-    let Some(bytes) = bytes else { return Ok(()) };
+    let Some(bytes) = files::read_if_small(disk, &path, MARKER_BYTES_MAX)? else { return Ok(()) };
     let mut stop = files::read_checked_text(&bytes).and_then(parse_clean).unwrap_or_default();
     let before = stop.len();
     stop.retain(|name, _| name.rsplit_once('/').is_none_or(|(of, _)| of != topic));

@@ -176,13 +176,14 @@ type Listed = BTreeMap<String, Made>;
 /// The partitions that a clean stop has recorded of these topics, and that they do not have any more.
 fn uncounted(last: &LastRun, listed: &Listed) -> BTreeMap<String, u64> {
     let is_missed = |partition: &str| {
-        let (topic, number) = partition.rsplit_once('/')?;
-        let count = listed.get(topic)?.settings.partitions;
-        files::partition_number(number).filter(|number| *number >= count)
+        let Some((topic, number)) = partition.rsplit_once('/') else { return false };
+        let (Some(made), Some(number)) = (listed.get(topic), files::partition_number(number)) else {
+            return false;
+        };
+        number >= made.settings.partitions
     };
-    let recorded = last.clean.iter().flatten().filter(|(partition, _)| is_missed(partition).is_some());
-    let records = |closed: &Closed| closed.segments.iter().map(|s| s.end.since(s.base)).sum();
-    recorded.map(|(partition, closed)| (partition.clone(), records(closed))).collect()
+    let recorded = last.clean.iter().flatten().filter(|(partition, _)| is_missed(partition));
+    recorded.map(|(partition, closed)| (partition.clone(), closed.records())).collect()
 }
 
 impl<D: Disk> Opening<'_, D> {

@@ -198,10 +198,7 @@ fn is_gone<D: Disk>(disk: &D, dir: &Path) -> bool {
 
 /// What a topic was made with; `None` where its file is missing or not whole.
 pub(crate) fn read_settings<D: Disk>(disk: &D, dir: &Path) -> io::Result<Option<TopicSettings>> {
-    let bytes = match files::read_small(disk, &dir.join(SETTINGS_FILE), SETTINGS_BYTES_MAX) {
-        Err(e) if e.kind() == io::ErrorKind::InvalidData => None,
-        read => read?,
-    };
+    let bytes = files::read_if_small(disk, &dir.join(SETTINGS_FILE), SETTINGS_BYTES_MAX)?;
     Ok(bytes.as_deref().and_then(files::read_checked_text).and_then(parse))
 }
 
