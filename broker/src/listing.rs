@@ -47,12 +47,28 @@ pub(crate) fn is_of_others(name: &str, error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && name.starts_with('.')
 }
 
-/// Of these directories, each that is another one under a second name, with the name of that one. Whoever served both would write
-/// over its own records. The first is the one that is no link, or else the one that comes first.
-pub(crate) fn twins<D: Disk>(
+/// Topics, and partitions as `topic/number`, that are another one under a second name, with the name of that one.
+pub(crate) type Twins = BTreeMap<String, String>;
+
+/// Which of these topics, with so many partitions, are twins, and which partitions of the others. Whoever served both would write
+/// over its own records.
+pub(crate) fn twins<'a, D: Disk>(
     disk: &D,
-    dirs: impl Iterator<Item = (String, PathBuf)>,
-) -> BTreeMap<String, String> {
+    data: &Path,
+    topics: impl Iterator<Item = (&'a String, u32)> + Clone,
+) -> Twins {
+    let mut twins = twins_among(disk, topics.clone().map(|(name, _)| (name.clone(), data.join(name))));
+    let of = |(name, partitions): (&String, u32)| {
+        let (name, dir) = (name.clone(), data.join(name));
+        (0..partitions).map(move |n| (format!("{name}/{n}"), dir.join(n.to_string())))
+    };
+    let partitions = twins_among(disk, topics.filter(|(name, _)| !twins.contains_key(*name)).flat_map(of));
+    twins.extend(partitions);
+    twins
+}
+
+/// The first of several is the one that is no link, or else the one that comes first.
+fn twins_among<D: Disk>(disk: &D, dirs: impl Iterator<Item = (String, PathBuf)>) -> Twins {
     let mut same: BTreeMap<Identity, Vec<(String, PathBuf)>> = BTreeMap::new();
     for (name, dir) in dirs {
         // One that cannot be asked for cannot be opened either, and whoever tries says why.
@@ -60,7 +76,7 @@ pub(crate) fn twins<D: Disk>(
             same.entry(identity).or_default().push((name, dir));
         }
     }
-    let mut twins = BTreeMap::new();
+    let mut twins = Twins::new();
     for mut names in same.into_values().filter(|names| names.len() > 1) {
         names.sort_by_cached_key(|(_, dir)| disk.is_link(dir).unwrap_or(false));
         let mut names = names.into_iter().map(|(name, _)| name);

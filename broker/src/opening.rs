@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::disk::{self, Disk};
 use crate::files;
 use crate::home::Home;
-use crate::listing;
+use crate::listing::{self, Twins};
 use crate::markers::{self, Closed, Evidence, LastRun, Stops, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
@@ -198,11 +198,10 @@ impl<D: Disk> Opening<'_, D> {
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
-        let listed = self.list(&mut report, leftovers)?;
+        let (listed, twins) = self.list(&mut report, leftovers)?;
         report.gone = last.topics();
         report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
         report.uncounted = uncounted(&last, &listed);
-        let twins = self.partition_twins(&listed);
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -247,7 +246,7 @@ impl<D: Disk> Opening<'_, D> {
             return Ok(());
         }
         let io = |source| OpenError::Io { path: self.data.to_owned(), source };
-        let listed = self.list(&mut Report::default(), Leftovers::Keep).map_err(io)?;
+        let (listed, _) = self.list(&mut Report::default(), Leftovers::Keep).map_err(io)?;
         match listed.values().map(|made| made.settings.partitions as usize).sum() {
             partitions if partitions > max => {
                 Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
@@ -263,8 +262,8 @@ impl<D: Disk> Opening<'_, D> {
         (answer.kind() == io::ErrorKind::ReadOnlyFilesystem).then_some(answer)
     }
 
-    /// The topics in the data directory.
-    fn list(&self, report: &mut Report, leftovers: Leftovers) -> io::Result<Listed> {
+    /// The topics in the data directory, and which of their partitions are twins.
+    fn list(&self, report: &mut Report, leftovers: Leftovers) -> io::Result<(Listed, Twins)> {
         let mut listed = Listed::new();
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
@@ -303,12 +302,14 @@ impl<D: Disk> Opening<'_, D> {
                 report.notes.push(format!("{}: not ours: left alone", entry.name));
             }
         }
-        let dirs = listed.keys().map(|topic| (topic.clone(), self.data.join(topic)));
-        for (topic, other) in listing::twins(&self.world.disk, dirs) {
-            listed.remove(&topic);
-            report.unserved.insert(topic, listing::twin_of(&other));
+        let topics = listed.iter().map(|(topic, made)| (topic, made.settings.partitions));
+        let twins = listing::twins(&self.world.disk, self.data, topics);
+        for (name, other) in &twins {
+            if listed.remove(name).is_some() {
+                report.unserved.insert(name.clone(), listing::twin_of(other));
+            }
         }
-        Ok(listed)
+        Ok((listed, twins))
     }
 
     /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
@@ -319,14 +320,6 @@ impl<D: Disk> Opening<'_, D> {
         }
         let count = listing::count(&self.world.disk, dir, &looked.entries)?;
         Ok(count.map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }))
-    }
-
-    fn partition_twins(&self, listed: &Listed) -> BTreeMap<String, String> {
-        let of = |(topic, made): (&String, &Made)| {
-            let (name, dir) = (topic.clone(), self.data.join(topic));
-            (0..made.settings.partitions).map(move |n| (format!("{name}/{n}"), dir.join(n.to_string())))
-        };
-        listing::twins(&self.world.disk, listed.iter().flat_map(of))
     }
 
     fn recover_all(

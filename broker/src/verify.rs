@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
-use crate::listing::{self, Looked};
+use crate::listing::{self, Looked, Twins};
 use crate::markers::{self, Closed, LastRun, SyncedTo};
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
@@ -72,13 +72,14 @@ pub fn verify<D: Disk>(disk: &D, data: &Path) -> io::Result<Verdict> {
     let _lock = disk.lock_dir(data)?;
     let last = LastRun::read(disk, data)?;
     let (verdict, seen) = (Verdict::default(), BTreeSet::new());
-    let mut verifier = Verifier { disk, data, last: &last, seen, twins: BTreeMap::new(), verdict };
+    let mut verifier = Verifier { disk, data, last: &last, seen, twins: Twins::new(), verdict };
     verifier.markers();
     let dirs: Vec<_> = entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect();
     let topics: Vec<_> = dirs.iter().filter(|name| topic::check_name(name).is_ok()).collect();
     let mut found: BTreeMap<&String, Found> =
         topics.into_iter().map(|name| (name, find(disk, name, &data.join(name)))).collect();
-    verifier.find_twins(&found);
+    let topics = found.iter().filter_map(|(name, found)| Some((*name, found.partitions()?)));
+    verifier.twins = listing::twins(disk, data, topics);
     for name in &dirs {
         match found.remove(name) {
             Some(found) => verifier.topic(name, found),
@@ -138,8 +139,7 @@ struct Verifier<'a, D> {
     last: &'a LastRun,
     /// The topics that cannot be looked into, and the partitions that were looked for, as `topic/number`.
     seen: BTreeSet<String>,
-    /// Topics and partitions that are another one under a second name: see [`listing::twins`].
-    twins: BTreeMap<String, String>,
+    twins: Twins,
     verdict: Verdict,
 }
 
@@ -209,20 +209,6 @@ impl<D: Disk> Verifier<'_, D> {
                 Err(e) => self.fault(&path, None, None, format!("cannot be read: {e}")),
             }
         }
-    }
-
-    /// Notes which topics, and which partitions of the others, are one directory under two names.
-    fn find_twins(&mut self, found: &BTreeMap<&String, Found>) {
-        let topics = || found.iter().filter_map(|(name, found)| Some((*name, found.partitions()?)));
-        let dirs = topics().map(|(name, _)| (name.clone(), self.data.join(name)));
-        let mut twins = listing::twins(self.disk, dirs);
-        let of = |(name, partitions): (&String, u32)| {
-            let (name, dir) = (name.clone(), self.data.join(name));
-            (0..partitions).map(move |n| (format!("{name}/{n}"), dir.join(n.to_string())))
-        };
-        let partitions = topics().filter(|(name, _)| !twins.contains_key(*name)).flat_map(of);
-        twins.extend(listing::twins(self.disk, partitions));
-        self.twins = twins;
     }
 
     /// Whether it is served under another name, and so not under this one.
