@@ -135,11 +135,12 @@ pub struct Model {
     pub readable: bool,
     /// Whether any broker of this run acknowledged after a sync only.
     pub was_always: bool,
-    /// Whether any broker of this run has taken back the note that says which run it is: the start after it knows nothing of how
-    /// its records were synced.
-    pub was_unnoted: bool,
-    /// Whether what the broker noted of its sessions was changed by hand, and no start has come to its end since.
-    pub notes_changed: bool,
+    /// Whether the broker has taken back the note that says which run it is, or what it noted of its sessions was changed by
+    /// hand: the start after that knows nothing of how its records were synced. So it is until a start comes to its end that has
+    /// noted its own run; before that, a power loss may take the new note.
+    pub notes_lost: bool,
+    /// Whether the start under way has noted which run it begins.
+    pub noted: bool,
     /// Whether the last crash was a power loss.
     pub lights_went_out: bool,
     /// Records of requests that are not answered yet, and of the answer that is being taken in.

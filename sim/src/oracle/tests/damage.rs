@@ -2,7 +2,9 @@
 
 use faults::Op;
 
-use super::{CrashKind, DiskOp, Event, Mode, Moment, Recovered, Story, log, records, recovered};
+use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, records, recovered};
+use crate::oracle::look::Look;
+use crate::oracle::walk::{StartBeside, Walk};
 
 const NONE: [&str; 0] = [];
 
@@ -100,19 +102,7 @@ fn a_hole_is_kept_after_a_run_that_does_not_say_which_it_was() {
     let story = |path: &str| {
         let mut story = Story::new(Mode::Os);
         story.stored("abc", 0);
-        let (op, path, result) = (Op::Remove, path.into(), Ok(0));
-        story.add(Event::Disk(DiskOp {
-            op,
-            path,
-            to: None,
-            position: 0,
-            len: 0,
-            result,
-            fault: None,
-            lies: false,
-            rots: false,
-            stalled_ms: 0,
-        }));
+        story.does_above(Op::Remove, path, None);
         story.crash(CrashKind::Power);
         story.starts();
         story.started(&[(1, 2)]);
@@ -121,4 +111,48 @@ fn a_hole_is_kept_after_a_run_that_does_not_say_which_it_was() {
     };
     assert_eq!(story("running"), NONE);
     assert_eq!(story("orders/0/running"), ["false alarm", "unreadable"]);
+}
+
+/// After a run whose note is gone, a start that notes itself, and comes to its end, tells the next one all.
+#[test]
+fn a_start_that_has_noted_itself_leaves_no_doubt_about_holes() {
+    let story = |notes: &[&str], ends: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.does_above(Op::Remove, "running", None);
+        story.crash(CrashKind::Process);
+        story.starts();
+        notes.iter().for_each(|to| story.does_above(Op::Rename, "running.tmp", Some(to)));
+        if ends {
+            story.started(&[]);
+            story.stored("abc", 0);
+        }
+        story.crash(CrashKind::Power);
+        story.starts();
+        story.says(Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() });
+        story.broken()
+    };
+    assert_eq!(story(&["running"], true), ["false alarm"]);
+    assert_eq!(story(&["running"], false), NONE, "the new note may have gone with the power");
+    assert_eq!(story(&["was-clean"], true), NONE);
+    assert_eq!(story(&[], true), NONE);
+}
+
+/// The same of a start that is no part of the run.
+#[test]
+fn a_start_beside_the_run_keeps_a_hole_where_the_note_of_the_run_is_gone() {
+    let story = |gone: &str| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abc", 0);
+        story.does_above(Op::Remove, gone, None);
+        let mut walk = Walk::default();
+        story.trace.entries.iter().for_each(|entry| _ = walk.entry(entry));
+        walk.goes_down(CrashKind::Power, 100);
+        let said = [Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() }];
+        let look = Look::default();
+        let start = StartBeside { clean: false, failing: false, said: &said, look: &look };
+        walk.started_beside(&start, 100);
+        walk.findings.first().map(|broken| broken.kind)
+    };
+    assert_eq!(story("running"), None);
+    assert_eq!(story("was-clean"), Some("false alarm"));
 }

@@ -150,35 +150,13 @@ impl Story {
         self.fails_with(op, Errno::EIO);
     }
 
-    fn fails_with(&mut self, op: Op, errno: Errno) {
-        self.add(Event::Disk(DiskOp {
-            op,
-            path: log(0).into(),
-            to: None,
-            position: 0,
-            len: 0,
-            result: Err(errno),
-            fault: Some("a fault".into()),
-            lies: false,
-            rots: false,
-            stalled_ms: 0,
-        }));
+    fn fails_with(&mut self, what: Op, errno: Errno) {
+        self.struck(op(what, &log(0), Err(errno)));
     }
 
     /// A fault makes who asks for something wait.
-    fn stalls(&mut self, op: Op, stalled_ms: u64) {
-        self.add(Event::Disk(DiskOp {
-            op,
-            path: log(0).into(),
-            to: None,
-            position: 0,
-            len: 0,
-            result: Ok(0),
-            fault: Some("a fault".into()),
-            lies: false,
-            rots: false,
-            stalled_ms,
-        }));
+    fn stalls(&mut self, what: Op, stalled_ms: u64) {
+        self.struck(DiskOp { stalled_ms, ..op(what, &log(0), Ok(0)) });
     }
 
     /// Of these files, all empty, a hand takes some away.
@@ -195,50 +173,17 @@ impl Story {
 
     /// The disk says that it has written to a file, and has not.
     fn lies(&mut self, path: &str) {
-        self.add(Event::Disk(DiskOp {
-            op: Op::Write,
-            path: path.into(),
-            to: None,
-            position: 0,
-            len: 12,
-            result: Ok(12),
-            fault: Some("a fault".into()),
-            lies: true,
-            rots: false,
-            stalled_ms: 0,
-        }));
+        self.struck(DiskOp { lies: true, ..op(Op::Write, path, Ok(12)) });
     }
 
     /// Bits of a file flip where it is read.
     fn rots(&mut self, path: &str) {
-        self.add(Event::Disk(DiskOp {
-            op: Op::Read,
-            path: path.into(),
-            to: None,
-            position: 0,
-            len: 12,
-            result: Ok(12),
-            fault: Some("a fault".into()),
-            lies: false,
-            rots: true,
-            stalled_ms: 0,
-        }));
+        self.struck(DiskOp { rots: true, ..op(Op::Read, path, Ok(12)) });
     }
 
     /// A start takes away what a clean stop has left.
     fn takes_back(&mut self) {
-        self.add(Event::Disk(DiskOp {
-            op: Op::Remove,
-            path: "clean".into(),
-            to: None,
-            position: 0,
-            len: 0,
-            result: Ok(0),
-            fault: None,
-            lies: false,
-            rots: false,
-            stalled_ms: 0,
-        }));
+        self.does_above(Op::Remove, "clean", None);
     }
 
     /// A sector of a file cannot be read.
@@ -247,20 +192,18 @@ impl Story {
     }
 
     /// The disk does something to a log of partition 0.
-    fn does(&mut self, op: Op, base: u64, len: u64) {
-        let (path, result) = (log(base).into(), Ok(len));
-        self.add(Event::Disk(DiskOp {
-            op,
-            path,
-            to: None,
-            position: 0,
-            len,
-            result,
-            fault: None,
-            lies: false,
-            rots: false,
-            stalled_ms: 0,
-        }));
+    fn does(&mut self, what: Op, base: u64, len: u64) {
+        self.add(Event::Disk(op(what, &log(base), Ok(len))));
+    }
+
+    /// The disk does something to a file beside the topics; a rename gives it this name.
+    fn does_above(&mut self, what: Op, path: &str, to: Option<&str>) {
+        self.add(Event::Disk(DiskOp { to: to.map(Into::into), ..op(what, path, Ok(0)) }));
+    }
+
+    /// The same, as a fault has it.
+    fn struck(&mut self, op: DiskOp) {
+        self.add(Event::Disk(DiskOp { fault: Some("a fault".into()), ..op }));
     }
 
     fn crash(&mut self, kind: CrashKind) {
@@ -392,6 +335,22 @@ impl Story {
     /// What it has found, as a person reads it.
     fn in_words(&self) -> Vec<String> {
         judge(&self.trace).broken.into_iter().map(|broken| broken.found).collect()
+    }
+}
+
+/// The disk does something, and nothing is wrong with that. What it has done is all that it was asked to.
+fn op(op: Op, path: &str, result: Result<u64, Errno>) -> DiskOp {
+    DiskOp {
+        op,
+        path: path.into(),
+        to: None,
+        position: 0,
+        len: result.unwrap_or(0),
+        result,
+        fault: None,
+        lies: false,
+        rots: false,
+        stalled_ms: 0,
     }
 }
 

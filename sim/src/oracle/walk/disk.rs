@@ -15,10 +15,17 @@ fn tells(op: &DiskOp) -> bool {
     let of_a_mark = match op.op {
         Op::Open => paths::is_log(&op.path),
         Op::Remove if paths::is_note_of_the_run(&op.path) => true,
+        Op::Rename if notes_the_run(op) => true,
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
     op.fault.is_some() || op.lies || op.rots || op.result.is_err() || of_a_mark
+}
+
+/// Whether the broker has noted which run it is: the note takes its name once all of it is written.
+fn notes_the_run(op: &DiskOp) -> bool {
+    let takes_the_name = |to: &std::sync::Arc<str>| paths::is_note_of_the_run(to);
+    op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
 }
 
 /// An error, and what it may leave behind.
@@ -148,7 +155,10 @@ impl Walk {
             self.disk_errors.fails();
         }
         self.last_stop.disk(op, fails);
-        self.model.was_unnoted |= op.op == Op::Remove && paths::is_note_of_the_run(&op.path);
+        if op.op == Op::Remove && paths::is_note_of_the_run(&op.path) {
+            (self.model.notes_lost, self.model.noted) = (true, false);
+        }
+        self.model.noted |= notes_the_run(op);
         if op.lies {
             self.lied(&op.path);
         }

@@ -77,7 +77,7 @@ impl Walk {
     fn touched(&mut self, before: &Image, after: &Image) {
         let changed = |path: &Arc<str>| before.get(path) != after.get(path);
         let mut paths = before.0.iter().chain(&after.0).map(|file| &file.path);
-        self.model.notes_changed |= paths.any(|path| changed(path) && is_of_the_session(path));
+        self.model.notes_lost |= paths.any(|path| changed(path) && is_of_the_session(path));
         self.taken_away(before, after);
         let starts = self.model.starts;
         for (topic, known) in &mut self.model.topics {

@@ -12,7 +12,8 @@ impl Walk {
         self.obstacles.started();
         self.came_up(clean, said);
         self.last_stop.started();
-        (self.model.marked, self.model.notes_changed) = (false, false);
+        self.model.marked = false;
+        self.model.notes_lost &= !self.model.noted;
         let failed = self.disk_errors.struck_since_start() || self.last_stop.is_read_only();
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
@@ -44,6 +45,9 @@ impl Walk {
     /// A start that came to its end: what it says of the stop before it, and of the files that it found.
     pub(super) fn came_up(&mut self, clean: bool, said: &[Recovered]) {
         self.model.down_since = None;
+        if self.model.notes_lost {
+            self.model.all_mut().for_each(|known| known.harm.unnoted());
+        }
         self.after_a_stop(clean, said);
         self.kept_whole(said);
     }
@@ -100,10 +104,8 @@ impl Walk {
             (starting.record_bytes_max, starting.frame_bytes_max);
         model.lying |= starting.lying;
         model.starts += 1;
+        model.noted = false;
         self.connections_max = starting.connections_max;
-        if model.notes_changed || model.was_unnoted {
-            model.all_mut().for_each(|known| known.harm.unnoted());
-        }
         for topic in model.topics.values_mut() {
             topic.retention |= starting.retention.any();
             topic.partitions.iter_mut().for_each(Partition::start_begins);
