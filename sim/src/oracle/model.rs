@@ -127,7 +127,8 @@ pub struct Model {
     pub index_interval: Option<u64>,
     /// The longest that a record had to wait for its sync since the broker was started: it may be that much older than the interval.
     pub slack_ms: Millis,
-    /// The longest that a fault has stalled the disk since then. The sync that a record waits for may be stalled, and the one before it.
+    /// How long faults have stalled the disk since then, all in all. A sync that a record waits for is several operations, each of
+    /// which may be stalled, and behind another sync.
     pub stalled_ms: Millis,
     /// Whether syncs may be lies.
     pub lying: bool,
@@ -145,8 +146,9 @@ pub struct Model {
     pub lights_went_out: bool,
     /// Records of requests that are not answered yet, and of the answer that is being taken in.
     pub under_way: u64,
-    /// When the broker went down, while it is.
-    pub down_since: Option<Millis>,
+    /// When the broker went down, while it is, and how much longer than the interval a record may have waited for its sync then:
+    /// a start that does not come to its end makes nothing durable that was not.
+    pub down_since: Option<(Millis, Millis)>,
     /// How many crashes there were.
     pub epoch: u32,
     /// How many starts there were.
@@ -243,11 +245,12 @@ impl Model {
         self.epoch += 1;
         self.lights_went_out = power;
         // A broker that is down syncs nothing: what was young when it died stays young.
-        let now = *self.down_since.get_or_insert(now);
+        let slack = self.slack_ms.saturating_add(self.stalled_ms);
+        let (now, slack) = *self.down_since.get_or_insert((now, slack));
         if !power {
             return;
         }
-        let (slack, lying) = (self.slack_ms + 2 * self.stalled_ms, self.lying);
+        let lying = self.lying;
         for topic in self.topics.values_mut() {
             topic.uncertain |= lying;
             topic.partitions.iter_mut().for_each(|known| known.lost_power(slack, lying, now));

@@ -132,6 +132,40 @@ fn a_sync_that_a_fault_has_stalled_makes_the_interval_longer() {
     assert_eq!(story(400), ["lost"]);
 }
 
+/// What waits for a sync waits for all of its operations, and for the sync before it.
+#[test]
+fn what_stalls_one_after_the_other_adds_up() {
+    let story = |stalls: usize| {
+        let mut story = Story::new(Mode::Interval(50));
+        (0..stalls).for_each(|_| story.stalls(Op::Sync, 300));
+        story.stored("a", 0);
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(4), NONE);
+    assert_eq!(story(3), ["lost"]);
+}
+
+/// What waited for a stalled sync when the broker went down is no more durable for a start that does not come to its end.
+#[test]
+fn a_start_that_goes_down_makes_nothing_durable_that_waited() {
+    let story = |stalled: u64| {
+        let mut story = Story::new(Mode::Interval(50));
+        story.stalls(Op::Sync, stalled);
+        story.stored("a", 0);
+        story.later(1000);
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(3000), NONE);
+    assert_eq!(story(400), ["lost"]);
+}
+
 #[test]
 fn a_hole_stays_where_the_note_of_the_run_is_gone() {
     let story = |note: &str| {

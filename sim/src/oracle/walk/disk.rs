@@ -1,5 +1,7 @@
 //! What the disk does, and fails to do.
 
+use std::sync::Arc;
+
 use faults::{Errno, Op};
 
 use super::Walk;
@@ -24,7 +26,7 @@ fn tells(op: &DiskOp) -> bool {
 
 /// Whether the broker has noted which run it is: the note takes its name once all of it is written.
 fn notes_the_run(op: &DiskOp) -> bool {
-    let takes_the_name = |to: &std::sync::Arc<str>| paths::is_note_of_the_run(to);
+    let takes_the_name = |to: &Arc<str>| paths::is_note_of_the_run(to);
     op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
 }
 
@@ -165,7 +167,7 @@ impl Walk {
         if op.rots {
             self.rotted(&op.path);
         }
-        self.model.stalled_ms = self.model.stalled_ms.max(op.stalled_ms);
+        self.model.stalled_ms = self.model.stalled_ms.saturating_add(op.stalled_ms);
         let entry = self.findings.entry;
         match (path, failure) {
             (Some(path), Some(failure)) => {
