@@ -16,6 +16,7 @@ use super::visit::{Shared, choose, cuts, judge, pick};
 use crate::oracle::Broken;
 use crate::oracle::walk::Walk;
 use crate::trace::{Again, CrashKind, Millis};
+use crate::world::host::files_of;
 
 /// Under which name the machine is started after the lights went out inside a recovery.
 const BOOT: &str = "explored-2";
@@ -168,6 +169,7 @@ impl Inside<'_, '_> {
         let found = self.shared.recoveries.recovered(&image, hash, start, Depth::Recovery);
         hold(&self.shared.nested).insert(number, compares && found.is_ok());
         let mut walk = self.walk(images, point);
+        walk.down(Arc::new(files_of(&image)));
         judge(&mut walk, &found, self.first.now);
         if let Ok(again) = &*found
             && compares

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use broker::settings::Settings;
@@ -22,7 +22,7 @@ use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
 use crate::trace::{CrashKind, Event, Millis, TopicPartition};
-use crate::world::host::log_settings;
+use crate::world::host::{files_of, log_settings};
 
 /// A write of no more bytes is cut after each of them; of a longer one, the ends, the header and the sectors are.
 const CUT_EVERYWHERE: u64 = 48;
@@ -284,6 +284,8 @@ impl<'a> Visit<'a> {
         let Some(settings) = self.settings.get(&number).cloned() else { return };
         let start = Start { number, settings, boot: self.shared.run.boot(point) };
         let found = self.shared.recoveries.recovered(image, hash, &start, Depth::Run);
+        let mut crashed = crashed.clone();
+        crashed.down(Arc::new(files_of(image)));
         let mut walk = crashed.clone();
         walk.findings.entry = self.entry.saturating_sub(1);
         judge(&mut walk, &found, self.now);
@@ -292,7 +294,7 @@ impl<'a> Visit<'a> {
         } else if let Ok(found) = &*found {
             let steps = found.history.iter().flat_map(|history| history.steps());
             self.report.sites.extend(steps.filter(|step| step.is_sync()).filter_map(|step| step.site));
-            let first = Crashed { point, found, crashed, power, start: &start };
+            let first = Crashed { point, found, crashed: &crashed, power, start: &start };
             if deeper {
                 let mut visited = nested::Visited::default();
                 let violation = self.inside_recovery(&first, &mut visited);

@@ -13,7 +13,8 @@
 
 use crate::trace::Image;
 
-const HEADER: usize = 28;
+/// Bytes of a record before its key.
+pub const HEADER: usize = 28;
 const NO_KEY: u32 = u32::MAX;
 /// Bytes of an index entry.
 pub const ENTRY: usize = 20;
@@ -126,6 +127,11 @@ pub fn entries(bytes: &[u8]) -> Vec<Option<(u64, u64)>> {
         fits.then(|| Some((u64_at(e, 0)?, u64_at(e, 8)?)))?
     };
     bytes.chunks_exact(ENTRY).map(entry).collect()
+}
+
+/// How many bytes a record takes.
+pub fn record_bytes(key: Option<&[u8]>, value: &[u8]) -> u64 {
+    (HEADER + key.map_or(0, <[u8]>::len) + value.len()) as u64
 }
 
 /// A record's bytes, for scenarios that write one into a log themselves.

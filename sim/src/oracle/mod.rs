@@ -9,6 +9,7 @@
 //! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `disk_errors`, `topic_changes` | what the disk has done to the broker; and which topics are on their way, or leaving |
 //! | `whole_records` | what lay whole in the files before a start, and is there after it |
+//! | `rotten_records` | which records rot has taken |
 //! | `named_stretches` | the damage that a start names, byte for byte |
 //! | `retained` | what retention may take |
 //! | [`look`] | one consistent look at a running broker: all offsets, all records, all times |
@@ -39,6 +40,7 @@ mod p11_live;
 mod p12_bounded;
 pub mod paths;
 mod retained;
+mod rotten_records;
 mod round_robin;
 mod rows;
 pub mod taken_away;

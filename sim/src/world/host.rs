@@ -352,7 +352,12 @@ const NO_REASON: faults::Death = faults::Death { power_loss: false, inside: None
 
 /// The files of the data directory.
 pub fn image_of(disk: &faults::Disk) -> Image {
-    let files = disk.snapshot().files().into_iter();
+    files_of(&disk.snapshot())
+}
+
+/// The same of what a crash has left.
+pub fn files_of(image: &faults::Image) -> Image {
+    let files = image.files().into_iter();
     let files = files.filter(|(path, _)| path.starts_with(DATA) && !path.ends_with('/'));
     let mut files: Vec<ImageFile> =
         files.map(|(path, bytes)| ImageFile { path: relative(&path).into(), bytes: bytes.into() }).collect();

@@ -98,6 +98,13 @@ impl Partition {
         self.last_seen.disturb();
     }
 
+    /// The records at these offsets are no longer what they were.
+    pub fn damaged(&mut self, offsets: &[u64]) {
+        for offset in offsets {
+            self.slots.get_mut(offset).into_iter().for_each(|slot| slot.damaged = true);
+        }
+    }
+
     /// The scenario has changed its log: of these offsets, the records are no longer what they were; and these are new.
     pub fn touched(&mut self, is_damaged: impl Fn(u64) -> bool, planted: BTreeMap<u64, Content>) {
         self.harm.hurt();

@@ -1,8 +1,8 @@
 //! P2: what was promised is there, whatever happened before it was promised.
 
-use faults::{Errno, Op};
+use faults::Errno;
 
-use super::{At, Code, CrashKind, Event, Mode, Moment, Pace, Request, Story, World};
+use super::{At, Code, CrashKind, DiskOp, Event, Mode, Moment, Op, Pace, Request, Story, World, op};
 
 const NONE: [&str; 0] = [];
 
@@ -265,26 +265,50 @@ fn a_sync_that_was_interrupted_has_failed_only_where_it_is_not_made_again() {
     assert_eq!(story(true), ["lost"]);
 }
 
-/// Three records that were promised, and bits of one of them flip where it is read; then the lights go out.
+/// Three records that were promised, and bits of one of them flip where it is read; then the lights go out, and leave so many of
+/// them in the log.
 #[test]
 fn bits_that_flip_excuse_no_other_record() {
-    let story = |rotten: usize, found: &str| {
+    let story = |rotten: usize, left: usize, found: &str| {
         let mut story = Story::new(Mode::Always);
         story.stored("abc", 0);
         story.rots(&super::log(0));
         story.crash(CrashKind::Power);
-        let mut left = super::records(0, "abc");
-        let record = left.len() / 3;
-        left[rotten * record + record - 1] ^= 1;
-        story.image(Moment::Down, &[(0, &left)]);
+        let mut bytes = super::records(0, "abc");
+        let record = bytes.len() / 3;
+        bytes[rotten * record + record - 1] ^= 1;
+        story.image(Moment::Down, &[(0, &bytes[..left * record])]);
         story.start();
         story.look(found);
         story.broken()
     };
-    assert_eq!(story(1, "a.c"), NONE);
-    assert_eq!(story(1, "a"), ["cut behind damage"]);
-    assert_eq!(story(2, "ab"), NONE, "it may have been torn");
-    assert_eq!(story(2, "a"), ["cut behind damage"]);
+    assert_eq!(story(1, 3, "a.c"), NONE);
+    assert_eq!(story(1, 3, "a"), ["cut behind damage"]);
+    assert_eq!(story(2, 3, "ab"), NONE, "it may have been torn");
+    assert_eq!(story(2, 3, "a"), ["cut behind damage"]);
+    assert_eq!(story(1, 2, "a"), ["cut behind damage"], "the last is gone, and nothing bad lies there");
+    assert_eq!(story(0, 1, ""), ["cut behind damage"]);
+}
+
+/// The same where bits flip as a start reads the log: nobody sees the file before that has cut it.
+#[test]
+fn bits_that_flip_in_a_start_excuse_what_it_was_reading() {
+    let story = |position: u64, found: &str| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("abc", 0);
+        story.crash(CrashKind::Process);
+        let bytes = super::records(0, "abc");
+        story.image(Moment::Down, &[(0, &bytes)]);
+        story.starts();
+        let len = bytes.len() as u64 - position;
+        story.struck(DiskOp { position, rots: true, ..op(Op::Read, &super::log(0), Ok(len)) });
+        story.started(&[]);
+        story.look(found);
+        story.broken()
+    };
+    assert_eq!(story(58, "ab"), NONE);
+    assert_eq!(story(57, "a"), NONE);
+    assert_eq!(story(58, "a"), ["cut behind damage"]);
 }
 
 #[test]

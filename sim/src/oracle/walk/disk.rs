@@ -9,6 +9,7 @@ use crate::oracle::decode;
 use crate::oracle::model::Partition;
 use crate::oracle::paths::{self, InPartition};
 use crate::oracle::retained::{self, Removed};
+use crate::oracle::rotten_records;
 use crate::trace::{DiskOp, Event};
 
 /// Whether a disk operation can change what has to be found after a crash. Most of what the disk does tells nobody anything: it
@@ -165,7 +166,7 @@ impl Walk {
             self.lied(&op.path);
         }
         if op.rots {
-            self.rotted(&op.path);
+            self.rotted(op);
         }
         self.model.stalled_ms = self.model.stalled_ms.saturating_add(op.stalled_ms);
         let entry = self.findings.entry;
@@ -230,14 +231,17 @@ impl Walk {
         }
     }
 
-    /// Bytes of a file are no longer what they were. Of a log, all the others are, and stay.
-    fn rotted(&mut self, path: &str) {
-        match InPartition::of(path).filter(|of| of.is_log()) {
-            Some(of) => {
-                let known = self.model.partition_mut(of.topic, of.partition);
-                known.into_iter().for_each(Partition::rotted);
-            }
-            None => self.lied(path),
+    /// Bytes of a file are no longer what they were. Of a log, all the others are, and stay. A start may cut off what it was given
+    /// before anybody sees the file again: of what it has found, it is one of the records that it was reading.
+    fn rotted(&mut self, op: &DiskOp) {
+        let Some(of) = InPartition::of(&op.path).filter(|of| of.is_log()) else { return self.lied(&op.path) };
+        let before = self.down.as_ref().map(|image| decode::segments(image, of.topic, of.partition));
+        let segment = before.into_iter().flatten().find(|segment| op.path.starts_with(segment.stem));
+        let read = op.position..op.position.saturating_add(op.len);
+        let offsets = segment.map(|segment| rotten_records::within(&segment, &read)).unwrap_or_default();
+        if let Some(known) = self.model.partition_mut(of.topic, of.partition) {
+            known.rotted();
+            known.damaged(&offsets);
         }
     }
 

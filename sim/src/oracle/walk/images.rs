@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::Walk;
 use crate::oracle::decode::{self, Piece};
-use crate::oracle::model::{Content, Partition, Slot};
-use crate::oracle::p04_refused_absent;
+use crate::oracle::model::{Content, Partition};
 use crate::oracle::p06_derived::{self, Complete};
 use crate::oracle::paths::{is_log, is_of_the_session};
 use crate::oracle::retained::Logs;
 use crate::oracle::taken_away::left_of;
+use crate::oracle::{p04_refused_absent, rotten_records};
 use crate::trace::{Image, Moment};
 
 impl Walk {
@@ -49,19 +49,18 @@ impl Walk {
             let rotten = (0..).zip(&known.partitions).filter(|(_, known)| known.harm.is_rotten());
             rotten.map(move |(number, known)| (topic.clone(), number, known))
         });
-        let mut bad: Vec<(Arc<str>, u32, u64)> = Vec::new();
+        let mut gone: Vec<(Arc<str>, u32, Vec<u64>)> = Vec::new();
         for (topic, number, known) in rotten {
-            let good = good(image, &topic, number);
-            let is_there =
-                |(offset, slot): &(&u64, &Slot)| good.get(offset) == Some(&self.model.content(slot.id));
-            let missing = known.slots.iter().filter(|slot| !is_there(slot));
-            bad.extend(missing.map(|(offset, _)| (topic.clone(), number, *offset)));
+            let record_bytes = |offset| {
+                let (key, value) = self.model.content(known.slots.get(&offset)?.id);
+                Some(decode::record_bytes(key.as_deref(), &value))
+            };
+            let offsets = rotten_records::lost(&decode::segments(image, &topic, number), record_bytes);
+            gone.push((topic, number, offsets));
         }
-        for (topic, number, offset) in bad {
+        for (topic, number, offsets) in gone {
             let known = self.model.partition_mut(&topic, number);
-            if let Some(slot) = known.and_then(|known| known.slots.get_mut(&offset)) {
-                slot.damaged = true;
-            }
+            known.into_iter().for_each(|known| known.damaged(&offsets));
         }
     }
 
