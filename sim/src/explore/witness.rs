@@ -233,6 +233,7 @@ fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Op
             fault: None,
             lies: false,
             rots: false,
+            drops: false,
             stalled_ms: 0,
         };
         told.lock().unwrap_or_else(PoisonError::into_inner).push((op, event.recorded));

@@ -31,16 +31,21 @@ pub struct DiskOp {
     pub lies: bool,
     /// Whether bytes that were well stored are no longer what they were.
     pub rots: bool,
+    /// Whether what was written before the next sync is then not written back: that sync fails, and says so.
+    pub drops: bool,
     /// How long a fault has made whoever asked wait.
     pub stalled_ms: Millis,
 }
 
-/// By the names of operations and errors, so that one more of them changes no other run's hash.
+/// By the names of operations and errors, and without what was never so, so that one more of them changes no other run's hash.
 impl Hash for DiskOp {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Self { op, path, to, position, len, result, fault, lies, rots, stalled_ms } = self;
+        let Self { op, path, to, position, len, result, fault, lies, rots, drops, stalled_ms } = self;
         (op.name(), path, to, position, len).hash(hasher);
         (result.map_err(|errno| errno.to_string()), fault, lies, rots, stalled_ms).hash(hasher);
+        if *drops {
+            "drops".hash(hasher);
+        }
     }
 }
 

@@ -21,17 +21,16 @@ pub enum Silent {
     Lies,
     /// What was stored, and well, is no longer what it was.
     Rots,
+    /// It says that it did what it then fails to do, and the next sync is told of.
+    Drops,
 }
 
 impl Silent {
     /// What is not said where this fault strikes.
     pub fn of(kind: &Kind) -> Silent {
         match kind {
-            Kind::Torn { .. }
-            | Kind::Lost
-            | Kind::Misdirected { .. }
-            | Kind::WritebackFailure { .. }
-            | Kind::Lie => Silent::Lies,
+            Kind::Torn { .. } | Kind::Lost | Kind::Misdirected { .. } | Kind::Lie => Silent::Lies,
+            Kind::WritebackFailure { .. } => Silent::Drops,
             Kind::BitRot { .. } | Kind::BadSector { .. } => Silent::Rots,
             _ => Silent::Not,
         }
@@ -79,6 +78,7 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             // What fails says so.
             lies: silent == Silent::Lies && event.result.is_ok(),
             rots: silent == Silent::Rots,
+            drops: silent == Silent::Drops && event.result.is_ok(),
             stalled_ms: Millis::try_from(event.stalled.as_micros().div_ceil(1000)).unwrap_or(Millis::MAX),
         }));
     });

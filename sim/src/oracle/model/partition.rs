@@ -130,6 +130,7 @@ impl Partition {
 
     /// Clean pages have left the cache, and with them what a failed sync or a lying disk has dropped: nobody can read it any more.
     pub fn caches_dropped(&mut self) {
+        // Also what a sync has covered since: that was the lie.
         let lied = self.harm.is_lied_about();
         if !lied && !self.durable.has_failed() {
             return;
@@ -148,6 +149,14 @@ impl Partition {
         for (_, slot) in self.slots.range_mut(self.durable.end()..) {
             slot.doubtful |= slot.durability != Mode::Always;
         }
+    }
+
+    /// What was written to its log has not been written back, as the next sync will say.
+    pub fn dropped(&mut self, entry: usize) {
+        self.failures.failed();
+        self.failures.may_fence();
+        self.sync_failed(entry);
+        self.last_seen.disturb();
     }
 
     /// A clean stop has synced it. One that takes no writes is left as it is: what kept it from being opened may keep it from

@@ -311,6 +311,51 @@ fn bits_that_flip_in_a_start_excuse_what_it_was_reading() {
     assert_eq!(story(58, "a"), ["cut behind damage"]);
 }
 
+/// The system fails to write a log back: what was promised to be written may be gone, and what was promised to be synced may not.
+#[test]
+fn what_was_not_written_back_excuses_nothing_that_was_synced() {
+    let story = |mode: Mode, drops: bool, crash: CrashKind, found: &str| {
+        let mut story = Story::new(mode);
+        story.stored("a", 0);
+        if drops {
+            story.struck(DiskOp { drops: true, ..op(Op::Write, &super::log(0), Ok(29)) });
+        }
+        story.later(1000);
+        story.add(Event::World(World::CachesDropped));
+        story.again(crash);
+        story.look(found);
+        story.broken()
+    };
+    let (process, power) = (CrashKind::Process, CrashKind::Power);
+    for crash in [process, power] {
+        assert_eq!(story(Mode::Interval(20), true, crash, ""), NONE);
+        assert_eq!(story(Mode::Interval(20), true, crash, "."), NONE);
+        assert_eq!(story(Mode::Interval(20), false, crash, ""), ["lost"]);
+        assert_eq!(story(Mode::Always, true, crash, "a"), NONE);
+        assert_eq!(story(Mode::Always, true, crash, "."), ["unreadable"]);
+    }
+    assert_eq!(story(Mode::Always, true, process, ""), ["cut behind damage"]);
+}
+
+/// Who has the log open is told later, and whoever opens it: no fault strikes then, and what came between is in doubt too.
+#[test]
+fn a_sync_that_is_told_later_of_what_was_not_written_back_has_failed() {
+    let story = |drops: bool| {
+        let mut story = Story::new(Mode::Interval(20));
+        let fault = drops.then(|| "a fault".into());
+        story.add(Event::Disk(DiskOp { drops, fault, ..op(Op::Write, &super::log(0), Ok(29)) }));
+        story.again(CrashKind::Process);
+        story.stored("a", 0);
+        story.add(Event::Disk(op(Op::Sync, &super::log(0), Err(Errno::EIO))));
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["lost"]);
+}
+
 #[test]
 fn what_a_failed_sync_dropped_may_be_gone_once_the_cache_is() {
     let story = |fails: bool, dropped: bool| {

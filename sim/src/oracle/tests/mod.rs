@@ -350,6 +350,7 @@ fn op(op: Op, path: &str, result: Result<u64, Errno>) -> DiskOp {
         fault: None,
         lies: false,
         rots: false,
+        drops: false,
         stalled_ms: 0,
     }
 }

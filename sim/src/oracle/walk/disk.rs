@@ -22,7 +22,7 @@ fn tells(op: &DiskOp) -> bool {
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
-    op.fault.is_some() || op.lies || op.rots || op.result.is_err() || of_a_mark
+    op.fault.is_some() || op.lies || op.rots || op.drops || op.result.is_err() || of_a_mark
 }
 
 /// Whether the broker has noted which run it is: the note takes its name once all of it is written.
@@ -62,7 +62,10 @@ impl<'a> Failure<'a> {
             known.failures.failed();
         }
         let is_unread = self.counts && known.harm.is_unreadable() && !path.is_index();
-        if self.breaks || is_unread {
+        // What the system has failed to write back, whoever syncs next is told, and each of those who had the log open.
+        let is_told_late =
+            self.counts && self.op.op == Op::Sync && path.is_log() && known.durable.has_failed();
+        if self.breaks || is_unread || is_told_late {
             known.failures.may_fence();
         }
         if path.is_index() {
@@ -75,7 +78,7 @@ impl<'a> Failure<'a> {
         if path.is_set_aside() && self.counts {
             known.harm.hurt();
         }
-        if path.is_log() && self.by_fault {
+        if path.is_log() && (self.by_fault || is_told_late) {
             match self.op.op {
                 Op::Sync => known.sync_failed(entry),
                 Op::SetLen => known.harm.cut_failed(),
@@ -168,6 +171,9 @@ impl Walk {
         if op.rots {
             self.rotted(op);
         }
+        if op.drops {
+            self.dropped(&op.path);
+        }
         self.model.stalled_ms = self.model.stalled_ms.saturating_add(op.stalled_ms);
         let entry = self.findings.entry;
         match (path, failure) {
@@ -228,6 +234,15 @@ impl Walk {
                 self.disk_errors.lies_above();
                 self.model.all_mut().for_each(Partition::lied);
             }
+        }
+    }
+
+    /// The system has failed to write a file back, and says so to whoever syncs it next: of a log, that is a sync that has failed.
+    fn dropped(&mut self, path: &str) {
+        let Some(of) = InPartition::of(path).filter(|of| of.is_log()) else { return self.lied(path) };
+        let entry = self.findings.entry;
+        if let Some(known) = self.model.partition_mut(of.topic, of.partition) {
+            known.dropped(entry);
         }
     }
 
