@@ -127,11 +127,7 @@ impl Actor {
                 self.stage.mend_sectors();
                 self.stage.heal();
             }
-            Step::DropCaches => {
-                self.stage.host.disk.drop_caches();
-                self.stage.recorder.recorded(self.stage.host.disk.recorded());
-                self.stage.tell(World::CachesDropped);
-            }
+            Step::DropCaches => self.stage.drop_caches(),
             Step::Crash => self.kill(id, None).await,
             Step::PowerLoss { keep } => self.kill(id, Some(*keep)).await,
             Step::Stop => self.stop(id).await,

@@ -265,6 +265,13 @@ impl Stage {
         Ok(())
     }
 
+    /// The system gives up its page cache. What is changed by that is a step of the disk's history.
+    pub(super) fn drop_caches(&self) {
+        self.host.disk.drop_caches();
+        self.recorder.recorded(self.host.disk.recorded());
+        self.tell(World::CachesDropped);
+    }
+
     /// Disarms every fault; those that had to strike and never did go into the trace.
     pub(super) fn disarm(&self) {
         for aimed in self.aimed.borrow_mut().drain(..) {

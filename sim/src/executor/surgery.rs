@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::stage::Stage;
 use crate::oracle::decode;
-use crate::oracle::taken_away::left_of;
 use crate::scenario::{Entry, FilePosition, Surgery};
 use crate::trace::{Event, Image, Moment};
 use crate::world::DATA;
@@ -40,7 +39,7 @@ pub(super) fn operate(
 fn forget_what_is_gone(stage: &Stage, before: &Image) {
     let after = stage.host.image();
     stage.topics.borrow_mut().retain(|topic, partitions| {
-        let left = left_of(topic, before, &after).and_then(|left| u32::try_from(left).ok());
+        let left = before.partitions_left(&after, topic).and_then(|left| u32::try_from(left).ok());
         *partitions = left.map_or(*partitions, |left| left.min(*partitions));
         *partitions > 0
     });

@@ -43,7 +43,6 @@ mod retained;
 mod rotten_records;
 mod round_robin;
 mod rows;
-pub mod taken_away;
 #[cfg(test)]
 mod tests;
 mod topic_changes;

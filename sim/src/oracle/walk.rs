@@ -132,10 +132,7 @@ impl Walk {
             Event::Network { connections_max, connections_left } => {
                 p12_bounded::connections(f, self.connections_max, *connections_max, *connections_left);
             }
-            Event::NotStarted { error } => {
-                self.last_stop.not_started();
-                self.liveness.not_started(f, error);
-            }
+            Event::NotStarted { error } => self.liveness.not_started(f, error),
             Event::NotStopped { error } => self.liveness.not_stopped(f, error),
             Event::Ended => self.liveness.ended(f, &self.model),
             Event::Unmet { .. } | Event::Inert { .. } | Event::Impossible { .. } => {} // failures of their own kind

@@ -21,6 +21,24 @@ impl Image {
         let at = self.0.binary_search_by(|f| f.path.as_ref().cmp(path)).ok()?;
         Some(&self.0[at].bytes)
     }
+
+    /// Where a hand has taken files of a topic away, and of its settings, which say how many partitions it has, none are left
+    /// afterwards: how many there still are. The executor and the oracle share this: whom the one does not ask any more, the other
+    /// must not miss.
+    pub fn partitions_left(&self, after: &Image, topic: &str) -> Option<usize> {
+        let left = after.of_topic(topic);
+        if left.len() >= self.of_topic(topic).len() || after.get(&format!("{topic}/topic")).is_some() {
+            return None;
+        }
+        let numbers = left.iter().filter_map(|path| path.split('/').next()?.parse::<u32>().ok());
+        Some(numbers.map(|number| number as usize + 1).max().unwrap_or(0))
+    }
+
+    /// The paths of a topic's files, below its directory.
+    fn of_topic(&self, topic: &str) -> Vec<&str> {
+        let inside = format!("{topic}/");
+        self.0.iter().filter_map(|file| file.path.strip_prefix(&inside)).collect()
+    }
 }
 
 /// When an [`super::Event::Image`] was taken.

@@ -70,12 +70,6 @@ impl Walk {
         self.looked(look);
     }
 
-    /// The files that the next start finds.
-    pub(crate) fn down(&mut self, image: Arc<Image>) {
-        self.gone_bad(&image);
-        self.down = Some(image);
-    }
-
     /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told
     /// of yet.
     pub(crate) fn disturbed(&mut self, found_clean: bool) {

@@ -11,7 +11,6 @@ use crate::oracle::model::{Content, Partition};
 use crate::oracle::p06_derived::{self, Complete};
 use crate::oracle::paths::{is_log, is_of_the_session};
 use crate::oracle::retained::Logs;
-use crate::oracle::taken_away::left_of;
 use crate::oracle::{p04_refused_absent, rotten_records};
 use crate::trace::{Image, Moment};
 
@@ -41,9 +40,15 @@ impl Walk {
         }
     }
 
+    /// The files that the next start finds, in the run or beside it.
+    pub(crate) fn down(&mut self, image: Arc<Image>) {
+        self.gone_bad(&image);
+        self.down = Some(image);
+    }
+
     /// Of a log with bytes that are no longer what they were, the records that the next start cannot find any more: they may be
     /// answered by an error, or cut off where they are the last. The others are all there.
-    pub(super) fn gone_bad(&mut self, image: &Image) {
+    fn gone_bad(&mut self, image: &Image) {
         let topics = self.model.topics.iter();
         let rotten = topics.flat_map(|(topic, known)| {
             let rotten = (0..).zip(&known.partitions).filter(|(_, known)| known.harm.is_rotten());
@@ -90,7 +95,7 @@ impl Walk {
     fn taken_away(&mut self, before: &Image, after: &Image) {
         let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
         for name in names {
-            let Some(left) = left_of(&name, before, after) else { continue };
+            let Some(left) = before.partitions_left(after, &name) else { continue };
             match self.model.topics.get_mut(&name) {
                 Some(topic) if left > 0 => topic.partitions.truncate(left),
                 _ => {

@@ -61,11 +61,6 @@ impl LastStop {
         self.in_order = false;
     }
 
-    /// The broker could not start.
-    pub(super) fn not_started(&mut self) {
-        self.in_order &= !self.taken_back;
-    }
-
     /// It went down. What happens to the machine when the broker is down changes nothing in what a stop made durable.
     /// `cramped`: whether a full disk kept an index from being written, which may then be missing; a start mends it.
     pub(super) fn went_down(&mut self, kind: CrashKind, cramped: bool) {
