@@ -1,21 +1,22 @@
 //! P4: what was refused is never read later; what was unknown is there whole, or never.
 //!
 //! That a read gives a refused record is noticed where reads are judged (P3). Here: the records of one request that went to
-//! one partition lie there together. After a crash, or a cut that failed, they may end early, since the log has no frame around them: then what is
-//! left is their beginning.
+//! one partition lie there together. After a crash, or a cut that failed, they may end early, since the log has no frame around
+//! them: then what is left is their beginning.
 
-use super::look::name;
+use super::look::{Look, name};
 use super::model::{Fate, Model, Produced};
 use super::rows::{Arranged, arrange, shape};
 use super::{Findings, Promise, round_robin};
 use crate::trace::{CallId, Image, TopicPartition};
 
-/// All requests with several records, after a look.
-pub(super) fn look(f: &mut Findings, model: &mut Model) {
+/// All requests with several records, after a look. Where that was disturbed, the rest of a request may only not have been seen.
+pub(super) fn look(f: &mut Findings, model: &mut Model, look: &Look) {
+    let is_seen = |place: &TopicPartition| look.partitions.get(place).is_none_or(|found| !found.disturbed);
     let several = |(_, produced): &(&CallId, &Produced)| produced.records.len() > 1 && produced.answered;
     let ids: Vec<CallId> = model.produced.iter().filter(several).map(|(id, _)| *id).collect();
     for id in ids {
-        for (topic, partition) in places(model, &model.produced[&id]) {
+        for (topic, partition) in places(model, &model.produced[&id]).into_iter().filter(is_seen) {
             // Which of several records with the same content lies where, nobody can see: if requests can lie so that each lies
             // as it must, they do.
             let Some(index) = apart(model, &model.produced[&id], &topic, partition) else { continue };

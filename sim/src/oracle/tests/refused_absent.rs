@@ -1,6 +1,6 @@
 //! P4: all of a request or nothing of it, and nothing of it later; also where several requests hold the same bytes.
 
-use super::{Answer, Code, CrashKind, Mode, Moment, Request, Story, records};
+use super::{Answer, Code, CrashKind, Event, Mode, Moment, Request, Story, records};
 
 const NONE: [&str; 0] = [];
 
@@ -269,4 +269,22 @@ fn what_damage_took_of_a_request_is_not_missed() {
     };
     assert!(!story(true));
     assert!(story(false));
+}
+
+/// Where nobody could look, the rest of a request may be there: that it was not seen tells nothing.
+#[test]
+fn a_request_that_was_read_in_part_is_not_half_there_where_nobody_could_look() {
+    let story = |gave_up: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.unknown("ab");
+        story.reads(0, 0, 'a');
+        story.add(Event::LookBegins);
+        let id = story.consume(0, 0);
+        story.fetched(id, 0, 'a', 1);
+        let unseen = if gave_up { vec![("orders".into(), 0)] } else { Vec::new() };
+        story.add(Event::LookEnds { complete: true, unseen });
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert!(story(false).contains(&"half there"), "it is all that there is");
 }

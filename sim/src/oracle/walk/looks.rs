@@ -52,7 +52,7 @@ impl Walk {
             p07_time::look(f, topic, *number, found);
             p09_damage::look(f, topic, *number, found);
         }
-        p04_refused_absent::look(&mut self.findings, &mut self.model);
+        p04_refused_absent::look(&mut self.findings, &mut self.model, look);
         self.seen(look);
     }
 
