@@ -59,7 +59,9 @@ impl Disk {
         let serves = life.doing == Doing::Serving;
         let is_log = op.path.ends_with(".log");
         let failed = op.result.err();
-        states.add_if(State::Lied, op.lies || op.rots);
+        states.add_if(State::Lied, op.lies);
+        states.add_if(State::Rotted, op.rots);
+        states.add_if(State::Dropped, op.drops);
         states.add_if(State::RecoveryFault, op.fault.is_some() && life.doing == Doing::Recovering);
         if let Some(errno) = failed {
             self.failed(op, errno, is_log, serves, states);

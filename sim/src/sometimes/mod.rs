@@ -75,6 +75,8 @@ states! {
     CutBack "failed append cut off" "A log was cut back while the broker served.",
     CutFailed "cut failed" "A cut did not succeed.",
     Lied "the disk lied" "The disk said that it did what it did not do.",
+    Rotted "bytes rotted as they were read" "A read found bits that had flipped, or a sector that had gone bad.",
+    Dropped "not written back" "A write succeeded, and the system then failed to write it back.",
     Rot "bytes changed at rest" "Bytes that were stored changed behind the broker's back.",
     // what the broker does
     Rolled "segment rolled" "A new segment was begun.",
