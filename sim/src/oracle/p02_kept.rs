@@ -4,8 +4,10 @@
 //! | mode | a power loss may take |
 //! | --- | --- |
 //! | `os` | what was acknowledged since the last roll or clean stop |
-//! | `interval` | that, if it is younger than the interval |
+//! | `interval` | that, if it is younger than the interval, and the time that two syncs take |
 //! | `always` | nothing |
+//!
+//! Two syncs: one that is under way when a record is written does not cover it, and it waits for its own behind that.
 //!
 //! A record that was read counts like one that was acknowledged: in `always` mode nothing is readable before it is durable.
 //! What the scenario destroyed, or a lying disk, may be answered by an error, or be gone where nothing good lay behind it.
@@ -44,7 +46,8 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         {
             let unreliable = known.harm.is_unreliable() || model.lying;
             let destroyed = slot.damaged || unreliable || known.doubts(offset, slot);
-            // What a power loss took beside damage lies in the same hole; and where a start cannot know it for a power loss's, it stays.
+            // What a power loss took beside damage lies in the same hole; and where a start cannot know it for a power loss's, it
+            // stays.
             let holes_stay = known.harm.is_hurt() || known.harm.is_unnoted();
             let may_fail = destroyed || (holes_stay && slot.at_risk);
             if !(may_fail && says_so(code)) {

@@ -1,9 +1,9 @@
 //! P11: once faults stop, produce and consume work again within a stated simulated time; a full disk serves reads, and takes
 //! writes as soon as there is room.
 //!
-//! After the last step the executor heals everything (no fault armed, a quick disk with room, descriptors enough, all links up), and then asks every
-//! partition to take a record and to give it back, within [`WITHIN`]. A partition that a failing disk has fenced says so and may
-//! need one restart; one that has only met a full disk must need none, and to answer nobody needs one.
+//! After the last step the executor heals everything (no fault armed, a quick disk with room, descriptors enough, all links up),
+//! and then asks every partition to take a record and to give it back, within [`WITHIN`]. A partition that a failing disk has
+//! fenced says so and may need one restart; one that has only met a full disk must need none, and to answer nobody needs one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! P2: a start cuts off no whole record, neither from the end nor, as retention does, from the beginning. Also where a power loss may have taken it: what was spared is there, and a recovery that
-//! threw it away would be none the wiser.
+//! P2: a start cuts off no whole record, neither from the end nor, as retention does, from the beginning. Also where a power loss
+//! may have taken it: what was spared is there, and a recovery that threw it away would be none the wiser.
 //!
 //! Of the files as they lay before the start, what counts is the run of whole records from the first segment on: each right
 //! behind the one before, each segment where the one before ends.
