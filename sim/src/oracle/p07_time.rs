@@ -21,6 +21,7 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
         let later = later.map(|r| (r.offset, r.timestamp));
         let upto = later.map_or(u64::MAX, |(offset, _)| offset);
         let may_differ = look.errors.keys().any(|o| *o < hidden)
+            || look.unread().range(..look.start).next().is_some() // it may have begun there for a moment
             || look.unread().range(look.start..).next().is_some_and(|o| *o < upto)
             || (look.hides && right.is_none());
         let between = |found: (u64, u64)| {
