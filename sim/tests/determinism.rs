@@ -49,3 +49,31 @@ fn every_scenario_has_the_same_trace_in_another_process() {
         .collect();
     assert_eq!(here, there);
 }
+
+/// Three clients that wait for an answer when the broker is killed, and a latency for each connection that goes then.
+const KILLED: &str = r#"
+scenario "killed with three connections"
+net latency="0ms..9ms"
+topic orders
+repeat 4 {
+    parallel {
+        client a { produce orders count=3 expect=any; }
+        client b { produce orders count=3 expect=any; }
+        client c { produce orders count=3 expect=any; }
+        client d { advance "17ms"; crash; }
+    }
+    start
+}
+"#;
+
+/// What the process has done before tells nothing to a run: not what tasks it has made either, of which tokio drops those of a killed
+/// broker in an order of its own.
+#[test]
+fn a_run_is_the_same_after_any_others() {
+    let scenario = sim::scenario::syntax::parse("killed.kdl", KILLED).expect("it is one");
+    let once = run(&scenario, 0);
+    assert_eq!(once.failures, []);
+    for nth in 0..12 {
+        assert_eq!(run(&scenario, 0).trace.hash(), once.trace.hash(), "the run {nth} behind it");
+    }
+}

@@ -6,16 +6,20 @@
 //! - **Gate.** A crash happens inside a disk operation, but the simulation can kill a host only between two ticks. From the
 //!   instant its disk is dead, nothing that the broker says gets out: an answer of a process that no longer exists would be
 //!   an acknowledgement that nobody gave.
+//! - **Order.** When a host is killed, tokio drops its tasks in an order that hangs on how many tasks the process has made
+//!   before, in other runs too. Each connection that goes draws a latency: so all of them go in the order in which they were
+//!   accepted, with the first.
 //! - **Counters.** How many connections the broker holds, for the promise that clients cannot exhaust it (P12).
 //!
 //! Latency and partitions are turmoil's own. A lost segment is never sent again there, so a connection that lived through a
 //! partition is silent for ever: clients need timeouts, and reconnect.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use broker::net::{Connector, Listener};
@@ -106,39 +110,63 @@ const SMALL_PIECES: u32 = 4;
 /// How long pieces become.
 const LARGEST_PIECE: usize = 1 << 16;
 
-/// Counts connections that the broker holds.
+/// The connections that the broker holds.
 #[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<(AtomicU64, AtomicU64)>);
+pub struct Connections(Arc<Mutex<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
+    /// In the order in which they were accepted.
+    open: BTreeMap<u64, Inner>,
+    accepted: u64,
+    most: usize,
+}
 
 impl Connections {
     /// Open now.
     pub fn open(&self) -> u64 {
-        self.0.0.load(Ordering::Relaxed)
+        self.lock().open.len() as u64
     }
 
     /// The most that were open at the same time.
     pub fn most(&self) -> u64 {
-        self.0.1.load(Ordering::Relaxed)
+        self.lock().most as u64
     }
 
-    fn enter(&self) -> Held {
-        let now = self.0.0.fetch_add(1, Ordering::Relaxed) + 1;
-        self.0.1.fetch_max(now, Ordering::Relaxed);
-        Held(self.clone())
+    /// Gives its number.
+    fn enter(&self, stream: &Inner) -> u64 {
+        let mut held = self.lock();
+        let number = held.accepted;
+        held.accepted += 1;
+        held.open.insert(number, stream.clone());
+        held.most = held.most.max(held.open.len());
+        number
     }
+
+    fn leave(&self, number: u64) {
+        self.lock().open.remove(&number);
+    }
+
+    /// All of them go at once, in order.
+    fn close_all(&self) {
+        let open = std::mem::take(&mut self.lock().open);
+        open.into_values().for_each(|stream| drop(locked(&stream).take()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// turmoil's stream, until it is closed.
+type Inner = Arc<Mutex<Option<turmoil::net::TcpStream>>>;
+
+fn locked(inner: &Inner) -> MutexGuard<'_, Option<turmoil::net::TcpStream>> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn take_one(counter: &AtomicU64) -> bool {
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
-}
-
-#[derive(Debug)]
-struct Held(Connections);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The broker's listener.
@@ -165,10 +193,11 @@ impl Listener for WorldListener {
             return Err(faults::Errno::EMFILE.into());
         }
         let (inner, peer) = self.inner.accept().await?;
-        let chunks = self.shape.next_stream();
-        let held = Some(self.connections.enter());
-        let gate = Some(self.gate.clone());
-        Ok((WorldStream { inner, chunks, gate, thaw: None, _held: held }, peer))
+        let (inner, chunks) = (Arc::new(Mutex::new(Some(inner))), self.shape.next_stream());
+        let number = self.connections.enter(&inner);
+        let broker =
+            Some(BrokerSide { gate: self.gate.clone(), connections: self.connections.clone(), number });
+        Ok((WorldStream { inner, chunks, broker, thaw: None }, peer))
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -194,29 +223,54 @@ impl Connector for WorldConnector {
 
     async fn connect(&self, addr: &str) -> io::Result<WorldStream> {
         let inner = turmoil::net::TcpStream::connect(addr).await?;
-        Ok(WorldStream { inner, chunks: self.shape.next_stream(), gate: None, thaw: None, _held: None })
+        let inner = Arc::new(Mutex::new(Some(inner)));
+        Ok(WorldStream { inner, chunks: self.shape.next_stream(), broker: None, thaw: None })
     }
 }
 
 /// A connection.
 pub struct WorldStream {
-    inner: turmoil::net::TcpStream,
+    inner: Inner,
     chunks: Option<Chunks>,
     /// On the broker's side only.
-    gate: Option<Gate>,
+    broker: Option<BrokerSide>,
     thaw: Option<Pin<Box<Sleep>>>,
-    _held: Option<Held>,
+}
+
+/// The broker's side of a connection.
+struct BrokerSide {
+    gate: Gate,
+    connections: Connections,
+    /// Which of them it is.
+    number: u64,
+}
+
+impl Drop for BrokerSide {
+    fn drop(&mut self) {
+        if self.gate.process.is_dead() {
+            self.connections.close_all();
+        }
+        self.connections.leave(self.number);
+    }
 }
 
 impl WorldStream {
     /// A dead process neither reads nor writes, and nobody wakes it; one that hangs does so later.
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &self.gate {
+        match &self.broker {
             None => Poll::Ready(()),
-            Some(gate) if gate.process.is_dead() => Poll::Pending,
-            Some(gate) => gate.stalls.poll(&mut self.thaw, cx),
+            Some(broker) if broker.gate.process.is_dead() => Poll::Pending,
+            Some(broker) => broker.gate.stalls.poll(&mut self.thaw, cx),
         }
     }
+}
+
+/// What turmoil's stream says; one that is closed says nothing more.
+fn poll_open<T>(
+    inner: &Inner,
+    poll: impl FnOnce(Pin<&mut turmoil::net::TcpStream>) -> Poll<io::Result<T>>,
+) -> Poll<io::Result<T>> {
+    locked(inner).as_mut().map_or(Poll::Pending, |stream| poll(Pin::new(stream)))
 }
 
 impl AsyncRead for WorldStream {
@@ -228,14 +282,14 @@ impl AsyncRead for WorldStream {
         ready!(self.poll_gate(cx));
         let this = self.get_mut();
         let Some(chunks) = &mut this.chunks else {
-            return Pin::new(&mut this.inner).poll_read(cx, buf);
+            return poll_open(&this.inner, |stream| stream.poll_read(cx, buf));
         };
         let want = chunks.draw_read().min(buf.remaining());
         if chunks.scratch.len() < want {
             chunks.scratch.resize(want, 0);
         }
         let mut piece = ReadBuf::new(&mut chunks.scratch[..want]);
-        let Poll::Ready(read) = Pin::new(&mut this.inner).poll_read(cx, &mut piece) else {
+        let Poll::Ready(read) = poll_open(&this.inner, |stream| stream.poll_read(cx, &mut piece)) else {
             chunks.read = 0;
             return Poll::Pending;
         };
@@ -243,7 +297,7 @@ impl AsyncRead for WorldStream {
         // Joined: what else has come already, up to the same length.
         while !piece.filled().is_empty() && piece.remaining() > 0 {
             let before = piece.filled().len();
-            match Pin::new(&mut this.inner).poll_read(cx, &mut piece) {
+            match poll_open(&this.inner, |stream| stream.poll_read(cx, &mut piece)) {
                 Poll::Ready(Ok(())) if piece.filled().len() > before => {}
                 _ => break, // an end or an error is found again by the next read
             }
@@ -258,7 +312,7 @@ impl AsyncWrite for WorldStream {
         ready!(self.poll_gate(cx));
         let this = self.get_mut();
         let most = this.chunks.as_mut().map_or(buf.len(), Chunks::draw_write);
-        Pin::new(&mut this.inner).poll_write(cx, &buf[..most.min(buf.len())])
+        poll_open(&this.inner, |stream| stream.poll_write(cx, &buf[..most.min(buf.len())]))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -267,11 +321,11 @@ impl AsyncWrite for WorldStream {
         if let Some(chunks) = &mut this.chunks {
             chunks.written = 0;
         }
-        Pin::new(&mut this.inner).poll_flush(cx)
+        poll_open(&this.inner, |stream| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_gate(cx));
-        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+        poll_open(&self.inner, |stream| stream.poll_shutdown(cx))
     }
 }
