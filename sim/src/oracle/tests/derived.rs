@@ -1,6 +1,8 @@
 //! P6: an index that was changed proves nothing, until it is built anew.
 
-use super::{CrashKind, Event, Image, ImageFile, Mode, Moment, Recovered, Story, decode, log, records};
+use faults::{Errno, Op};
+
+use super::{CrashKind, Event, Image, ImageFile, Mode, Moment, Recovered, Story, decode, log, op, records};
 
 const NONE: [&str; 0] = [];
 
@@ -55,4 +57,23 @@ fn an_index_that_was_damaged_and_built_anew_is_right() {
 fn an_index_may_be_wrong_where_the_disk_has_lied_while_it_was_built() {
     let lies = |story: &mut Story| story.lies(&format!("orders/0/{INDEX}.tmp"));
     assert_eq!(story(&[INDEX], &lies, &[(0, 7)]), NONE);
+}
+
+/// A power loss took records and left their entries, and there was no room to build the index anew.
+#[test]
+fn an_index_that_there_was_no_room_to_build_anew_may_be_ahead_of_its_log() {
+    let story = |no_room: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.crash(CrashKind::Power);
+        story.starts();
+        if no_room {
+            story.struck(op(Op::Write, &format!("orders/0/{INDEX}.tmp"), Err(Errno::ENOSPC)));
+        }
+        story.found(2, &[]);
+        image(&mut story, Moment::Recovered, &[RIGHT[0], RIGHT[1], (2, 58)]);
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["entries", "entry names another place"]);
 }

@@ -117,35 +117,22 @@ fn an_answer_that_was_under_way_in_a_power_loss_promises_nothing_that_the_disk_l
     assert_eq!(story(false), ["lost"]);
 }
 
-#[test]
-fn a_sync_that_a_fault_has_stalled_makes_the_interval_longer() {
-    let story = |stalled: u64| {
-        let mut story = Story::new(Mode::Interval(50));
-        story.stalls(Op::Sync, stalled);
-        story.stored("a", 0);
-        story.later(1000);
-        story.again(CrashKind::Power);
-        story.look("");
-        story.broken()
-    };
-    assert_eq!(story(3000), NONE);
-    assert_eq!(story(400), ["lost"]);
-}
-
 /// What waits for a sync waits for all of its operations, and for the sync before it.
 #[test]
-fn what_stalls_one_after_the_other_adds_up() {
-    let story = |stalls: usize| {
+fn what_stalls_a_sync_adds_up_and_makes_the_interval_longer() {
+    let story = |stalls: &[u64]| {
         let mut story = Story::new(Mode::Interval(50));
-        (0..stalls).for_each(|_| story.stalls(Op::Sync, 300));
+        stalls.iter().for_each(|ms| story.stalls(Op::Sync, *ms));
         story.stored("a", 0);
         story.later(1000);
         story.again(CrashKind::Power);
         story.look("");
         story.broken()
     };
-    assert_eq!(story(4), NONE);
-    assert_eq!(story(3), ["lost"]);
+    assert_eq!(story(&[3000]), NONE);
+    assert_eq!(story(&[400]), ["lost"]);
+    assert_eq!(story(&[300; 4]), NONE);
+    assert_eq!(story(&[300; 3]), ["lost"]);
 }
 
 /// What waited for a stalled sync when the broker went down is no more durable for a start that does not come to its end.

@@ -1,9 +1,9 @@
 //! P9, P6: what a clean stop left in order is found in order, whatever struck before the run that it ended, or in it without
 //! doing harm.
 
-use faults::Op;
+use faults::{Errno, Op};
 
-use super::{CrashKind, Event, Mode, Story, log};
+use super::{CrashKind, Event, Mode, Recovered, Story, log, op, recovered};
 
 const NONE: [&str; 0] = [];
 
@@ -50,4 +50,23 @@ fn a_clean_stop_is_known_whatever_struck_before_it_and_did_no_harm() {
     assert_eq!(story(&nothing, &taken_back, false), NONE);
     let lies = |story: &mut Story| story.lies(&log(0));
     assert_eq!(story(&lies, &nothing, true), NONE);
+}
+
+/// Where a sync of an index has failed, the page cache may have held what the disk did not: it can be gone after any stop.
+#[test]
+fn an_index_that_could_not_be_synced_may_have_to_be_built_anew_after_a_clean_stop() {
+    let story = |path: &str| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        story.struck(op(Op::Sync, path, Err(Errno::EIO)));
+        story.again(CrashKind::Process);
+        story.crash(CrashKind::Stop);
+        story.stopped = true;
+        story.starts();
+        let rebuilt = vec!["00000000000000000000.index".to_owned()];
+        story.says(Recovered { end: 1, rebuilt, ..recovered() });
+        story.broken()
+    };
+    assert_eq!(story("orders/0/00000000000000000000.index"), NONE);
+    assert_eq!(story("orders/1/00000000000000000000.index"), ["rebuilt after a clean stop"]);
 }
