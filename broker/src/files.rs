@@ -261,10 +261,12 @@ pub fn read_if_small<D: Disk>(disk: &D, path: &Path, limit: u64) -> io::Result<O
     }
 }
 
-/// Removes a file; that there is none is no error.
+/// Removes a file; that there is none is no error. Nor is an error where it is gone all the same: a file system may tell one of
+/// what it has carried out, and who believed it would count on a file that is not there.
 pub fn remove_if_there<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
+    let is_gone = || disk.open(path, Open::Read).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
     match disk.remove_file(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound || is_gone() => Ok(()),
         result => result,
     }
 }
