@@ -7,7 +7,7 @@
 //! - an append is in the log whole, or not at all;
 //! - what can be read is never taken back by a crash of the process, nor, under `always`, by one of the machine;
 //! - after anything that leaves the files in doubt the partition is *fenced*: it serves reads and takes no writes until
-//!   it is opened anew.
+//!   it is opened anew. What it acknowledged before is synced in time all the same, unless it was a sync of its log that failed.
 //!
 //! Appends and reads run on the caller's thread. Whatever waits for a device (syncs, rolls, the cut of what a failed write left)
 //! runs in one background task for each partition, one thing after another, so that the failure of a sync cannot be told to
@@ -155,6 +155,7 @@ impl<D: Disk> Partition<D> {
         self.0.state.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
             state.fence("an earlier operation panicked".into());
+            state.may_sync = false;
             state
         })
     }

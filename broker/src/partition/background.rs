@@ -32,7 +32,8 @@ impl<D: Disk> Drop for OnPanic<'_, D> {
         let Self(partition, note_the_end) = self;
         let mut state = partition.lock();
         note_the_end(&mut state);
-        // It may have come as far as the disk, or not: only a start shows.
+        // It may have come as far as the disk, or not: only a start shows. It may have been a sync.
+        state.may_sync = false;
         partition.fence_now(&mut state, "its background work panicked".into());
         drop(state);
         partition.wake_all();
@@ -142,7 +143,7 @@ impl<D: Disk> Partition<D> {
         .await;
         let mut state = self.lock();
         match result {
-            Ok(()) if state.fenced.is_none() => {
+            Ok(()) if state.may_sync => {
                 self.0.config.stats.synced(started.elapsed());
                 state.durable = state.durable.max(mark.end);
             }
@@ -168,6 +169,7 @@ impl<D: Disk> Partition<D> {
     pub(super) fn sync_failed(&self, mut state: MutexGuard<'_, State<D>>, base: Offset, error: &io::Error) {
         let config = &self.0.config;
         config.stats.syncs_failed.add(1);
+        state.may_sync = false;
         self.fence_now(&mut state, format!("a sync of its log failed: {error}"));
         let durable = state.durable;
         drop(state);

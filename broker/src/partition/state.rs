@@ -28,6 +28,9 @@ pub(crate) struct State<D: Disk> {
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
     pub(super) fenced: Option<String>,
+    /// Whether another sync of the log can be believed. A fence for something else does not end syncs: what was acknowledged before
+    /// it was to become durable in time.
+    pub(super) may_sync: bool,
     /// Whether appends are refused for what the disk says.
     pub(super) refusals: Refusals,
     /// Damage that readers have met, and that was logged.
@@ -122,6 +125,7 @@ impl<D: Disk> State<D> {
             end,
             durable,
             fenced: report.fenced,
+            may_sync: true,
             refusals: Refusals::default(),
             damage_told: BTreeSet::new(),
             unopened,
@@ -234,19 +238,21 @@ impl<D: Disk> State<D> {
     }
 
     pub(super) fn has_chores(&self) -> bool {
-        self.fenced.is_none() && (self.roll == Roll::Wanted || self.sync_wanted || self.cut_wanted)
+        let writes = self.fenced.is_none() && (self.roll == Roll::Wanted || self.cut_wanted);
+        writes || self.may_sync && self.sync_wanted
     }
 
     pub(super) fn next_chore(&mut self) -> Option<Chore<D::File>> {
         if !self.has_chores() {
             return None;
         }
-        if std::mem::take(&mut self.cut_wanted) {
+        let may_write = self.fenced.is_none();
+        if may_write && std::mem::take(&mut self.cut_wanted) {
             let active = self.active.as_ref()?;
             return Some(Chore::SyncCut { handles: active.handles(), base: active.base });
         }
         self.unsynced = 0;
-        if self.roll == Roll::Wanted {
+        if may_write && self.roll == Roll::Wanted {
             self.roll = Roll::UnderWay;
             if let Some(active) = &mut self.active {
                 // What cannot be written now is missing from the sealed segment, and `sync_indexes` says so.
