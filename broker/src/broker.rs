@@ -275,15 +275,17 @@ impl<D: Disk> Broker<D> {
     }
 
     /// Stops taking writes, syncs and closes everything, and marks the shutdown as clean if that worked. A partition
-    /// that is not in order is left out of the mark and recovered at the next start.
+    /// that is not in order is left out of the mark and recovered at the next start. What was synced for the stop without being in
+    /// its mark, the note of this run would deny: so that goes.
     pub async fn close(&self) -> Result<(), Error> {
         *self.life() = Life::Closing;
         self.0.closing.notify_waiters();
         let _no_more_topics = self.0.admin.lock().await;
-        let mut stop = CleanStop::new();
+        let (mut stop, mut says_all) = (CleanStop::new(), true);
         let partitions: Vec<_> = self.topics().iter().flat_map(Topic::partitions).cloned().collect();
         let mut closed = stream::iter(partitions.into_iter().map(close_one)).buffer_unordered(CLOSED_AT_ONCE);
         while let Some((name, closed)) = closed.next().await {
+            says_all &= closed.is_some();
             stop.extend(closed.map(|closed| (name, closed)));
         }
         if self.0.read_only.is_some() {
@@ -291,8 +293,12 @@ impl<D: Disk> Broker<D> {
         }
         let this = self.clone();
         let marked = off_thread(&*self.0.world.work, move || {
-            this.0.home.check()?;
-            markers::write_clean(&this.0.world.disk, &this.0.data, &stop)
+            let Shared { home, world, data, .. } = &*this.0;
+            home.check()?;
+            if !says_all {
+                home.forget_run()?;
+            }
+            markers::write_clean(&world.disk, data, &stop).inspect_err(|_| drop(home.forget_run()))
         });
         let what = || format!("a clean stop cannot be noted in {}", self.0.data.display());
         marked.await.map_err(|e| Error::NotDone { what: what(), source: e.into() })

@@ -222,15 +222,12 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
 }
 
 /// Gives the clean stop its other name as it is; without room for a name, to forget the stop is possible still. The note of
-/// the run before has to go first then: it would speak without what the stop says.
+/// the run before has to go first: it would speak without what the stop says, where a power loss leaves neither name.
 fn rename_clean<D: Disk>(disk: &D, data: &Path, says_all: bool) -> io::Result<Stops> {
     let clean = data.join(CLEAN);
-    if !says_all {
-        forget_run(disk, data)?;
-    }
+    forget_run(disk, data)?;
     match disk.rename(&clean, &data.join(WAS_CLEAN)) {
         Err(e) if disk::is_full(&e) => {
-            forget_run(disk, data)?;
             disk.remove_file(&clean)?;
             Ok(Stops::Forgotten)
         }

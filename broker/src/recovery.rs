@@ -314,7 +314,10 @@ impl<D: Disk> Recovery<'_, D> {
     fn go_on(&mut self, last: &Looked) -> io::Result<(Option<Active<D::File>>, bool)> {
         if last.whole && self.report.fenced.is_none() {
             let active = self.activate(last)?;
-            return Ok((active, self.is_durable));
+            if active.is_some() || self.is_durable {
+                return Ok((active, self.is_durable));
+            }
+            // It cannot be written on; what the run before has acknowledged is to be durable all the same.
         }
         // Sealed as it is, and like every sealed segment durable before another follows.
         Ok((None, self.told.read_only.is_some() || self.sync_sealed(last.sealed.base)))
@@ -473,11 +476,11 @@ impl<D: Disk> Recovery<'_, D> {
         };
         let always = self.told.durability == Durability::Always;
         // The interval counts from the append, whatever happened since: no append may come that would start a timer.
-        let interval = matches!(self.told.durability, Durability::Interval(_)) && !self.is_durable;
+        let interval = matches!(self.told.durability, Durability::Interval(_));
         // A process that was killed may have cut off what it refused, and not synced that: once it has been seen that it is not
         // there, power loss must not bring it back.
         let killed = matches!(self.told.evidence, Evidence::ProcessCrash { .. } | Evidence::Unknown);
-        let syncs = always || interval || killed;
+        let syncs = always || interval && !self.is_durable || killed;
         if syncs {
             self.sync(base, log)?;
             self.is_durable = true;
@@ -488,7 +491,9 @@ impl<D: Disk> Recovery<'_, D> {
         if syncs || interrupted {
             disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)?;
         }
-        if (gave_promise || interval) && !always {
+        // What a cut has synced is for this run's promise, too. Of what a clean stop left, that stop speaks.
+        let promises = interval && !matches!(self.told.evidence, Evidence::Clean(_));
+        if (gave_promise || promises) && !always {
             let mark = SyncedTo::at_end_of(*last);
             // A disk that has no room for it can still be read. But without it, what this run says of itself would mislead the next
             // recovery.

@@ -123,6 +123,7 @@ impl<D: Disk> Partition<D> {
     pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, mark: SyncedTo) {
         let config = self.0.config.clone();
         let closing = self.lock().life == Life::Closing;
+        let this = self.clone();
         let started = Instant::now();
         let result = off_thread(&*config.work.clone(), move || {
             handles.sync_log()?;
@@ -134,9 +135,12 @@ impl<D: Disk> Partition<D> {
             };
             if is_news && config.home.check().is_ok() {
                 // Without it, what this run says of itself would have recovery take what is synced for what is not. Where not even
-                // that can be taken back, the next sync tries again.
+                // that can be taken back, the next sync tries again. Of a topic that is being deleted nothing has to be said; if it
+                // is not, it is synced once more.
                 let noted = markers::write_synced(&config.disk, &config.dir, mark);
-                let _ = noted.or_else(|_| config.home.forget_run());
+                if noted.is_err() && !this.is_being_deleted() {
+                    let _ = config.home.forget_run();
+                }
             }
             Ok(())
         })
@@ -249,7 +253,7 @@ impl<D: Disk> Partition<D> {
                         Error::Storage { path, source: e.into() }
                     }
                 };
-                state.next_is_there = is_left;
+                state.next_is_there = is_left.unwrap_or(state.next_is_there);
                 state.roll_failed = Some((n, error));
                 state.indexes_in_order &= !indexes_failed;
             }
@@ -270,8 +274,8 @@ enum RollFailed {
     Create {
         path: PathBuf,
         error: io::Error,
-        /// Whether its log may be there all the same.
-        is_left: bool,
+        /// Whether its log may be there all the same; `None` where it was not tried to make one.
+        is_left: Option<bool>,
         /// Whether a sync of the old one's indexes has failed: what the next one says of them is not to be believed.
         indexes_failed: bool,
     },
@@ -295,15 +299,15 @@ fn roll<D: Disk>(
         let path = files::segment_path(&config.dir, base, Kind::Log);
         RollFailed::Create { path, error, is_left, indexes_failed }
     };
-    config.home.check().map_err(|e| failed(e, false))?;
-    let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, false))?;
+    config.home.check().map_err(|e| failed(e, None))?;
+    let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, None))?;
     let active = match segment::create(disk, &config.dir, base, config.index_interval) {
         Ok(active) => active,
         Err(e) => {
             // What was made and removed again must stay away, since the old segment may still grow past its base.
             disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
             let name = files::segment_name(base, Kind::Log);
-            return Err(failed(e, is_there(disk, &config.dir, &name)));
+            return Err(failed(e, Some(is_there(disk, &config.dir, &name))));
         }
     };
     disk::sync_dir(disk, &dir).map_err(RollFailed::SyncDir)?;
