@@ -342,6 +342,31 @@ async fn who_waits_for_a_sync_of_what_was_deleted_is_told_that() {
 }
 
 /// Waits until this is so.
+/// A sync is under way when its topic is deleted, and finds no directory to note itself in. Of all others the run may say what it said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_deletion_during_a_sync_does_not_take_back_what_the_run_has_said() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let _go_on = GoOn(disk.clone());
+    let interval = Durability::Interval(Duration::from_millis(1));
+    let settings = Settings { durability: interval, ..Settings::default() };
+    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    let partition = make(&broker).await;
+    let running = dir.path().join("running");
+    assert!(running.exists());
+    disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    append(&partition, "x").await.unwrap();
+    until("a sync is under way", || disk.0.hanging.load(Ordering::SeqCst) > 0).await;
+    let deletion = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.delete_topic("t").await }
+    });
+    until("the topic has lost its name", || !dir.path().join("t").exists()).await;
+    disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    deletion.await.unwrap().unwrap();
+    assert!(running.exists());
+    closes(&broker).await;
+}
+
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waits = async {
         while !is_so() {

@@ -31,6 +31,8 @@ pub struct Switches {
     /// Those of logs, and of their copies.
     pub sync_fails: AtomicBool,
     pub sync_hangs: AtomicBool,
+    /// How many syncs of files have waited so far.
+    pub hanging: AtomicU64,
     /// Syncs of directories wait.
     pub dir_sync_hangs: AtomicBool,
     /// Syncs of directories fail.
@@ -196,6 +198,9 @@ impl DiskFile for FailingFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        if self.1.sync_hangs.load(Ordering::SeqCst) {
+            self.1.hanging.fetch_add(1, Ordering::SeqCst);
+        }
         wait_while(&self.1.sync_hangs);
         if self.2 {
             self.1.may_panic();
