@@ -11,7 +11,7 @@
 //!                            <base>.log.aside-<n>   what recovery set aside before it cut a log
 //!                            <base>.log.unsynced    a sync of this log failed: recovery copies it
 //!                            <base>.log.damaged     a start found damage in this log: each start looks again
-//!                            synced                 up to where an interval sync came: see `recovery`
+//!                            synced                 how far syncs have come: see `markers`
 //!                            *.tmp                  a replacement that was not finished
 //! <data>/<topic>~new  <topic>~gone   a topic half made, half deleted (no topic's name has a ~)
 //! ```
@@ -63,7 +63,7 @@ const DIGITS: usize = 20;
 pub enum Name {
     /// One of a segment's files.
     Segment(Offset, Kind),
-    /// An unfinished replacement of one of them, or a copy to be set aside.
+    /// An unfinished replacement of one of them, a copy to be set aside, or a first note of a sync.
     Tmp,
     /// Set aside by an earlier recovery.
     Aside,
@@ -123,7 +123,7 @@ pub fn parse(name: &str) -> Name {
     }
     if let Some(replaced) = name.strip_suffix(TMP_SUFFIX) {
         return match parse(replaced) {
-            Name::Segment(..) | Name::Aside => Name::Tmp,
+            Name::Segment(..) | Name::Aside | Name::Synced => Name::Tmp,
             _ => Name::Foreign,
         };
     }
@@ -327,6 +327,7 @@ mod tests {
         assert_eq!(parse("00000000000000000000.timeindex.tmp"), Name::Tmp);
         assert_eq!(parse("00000000000000000007.log.aside-2"), Name::Aside);
         assert_eq!(parse("00000000000000000007.log.aside-2.tmp"), Name::Tmp);
+        assert_eq!((parse("synced"), parse("synced.tmp")), (Name::Synced, Name::Tmp));
         assert_eq!(parse("00000000000000000007.log.unsynced"), Name::Unsynced(Offset::new(7)));
         assert_eq!(parse("00000000000000000007.log.damaged"), Name::Damaged(Offset::new(7)));
         for foreign in [
@@ -337,7 +338,7 @@ mod tests {
             "00000000000000000000.log.tmp.tmp",
             "00000000000000000000.log.unsynced.tmp",
             "00000000000000000000.tmp",
-            "synced.tmp",
+            "synced.tmp.tmp",
             "99999999999999999999.log",
             "+0000000000000000001.log",
             "lost+found",

@@ -23,7 +23,7 @@ use look::Looked;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Writer;
-use crate::markers::{self, Evidence, SyncedTo};
+use crate::markers::{self, Evidence, Noted, SyncedTo};
 use crate::report::PartitionReport;
 use crate::scan::Hole;
 use crate::segment::{Active, Sealed};
@@ -188,8 +188,18 @@ impl<D: Disk> Recovery<'_, D> {
         self.found.unsynced.iter().map(|base| markers::read_unsynced(self.disk, self.told.dir, *base))
     }
 
-    fn known_to_be_synced(&self) -> Option<SyncedTo> {
-        let noted = markers::read_synced(self.disk, self.told.dir);
+    /// Where a note of how far syncs have come is lost, it may have been as far as anything: that is no longer a power loss of which
+    /// it is known what was never synced.
+    fn known_to_be_synced(&mut self) -> Option<SyncedTo> {
+        let noted = match markers::read_synced(self.disk, self.told.dir) {
+            Noted::To(to) => Some(to),
+            Noted::Lost if *self.told.evidence == Evidence::PowerLossUnsynced => {
+                self.told.evidence = &Evidence::Unknown;
+                self.note(format!("{} cannot be read: nothing counts as never synced", files::SYNCED));
+                None
+            }
+            Noted::Nothing | Noted::Lost => None,
+        };
         let at_stop = self.told.stopped_at.map(SyncedTo::at_end_of);
         self.before_failed_syncs().chain(at_stop).chain(noted).reduce(SyncedTo::and)
     }
@@ -368,7 +378,12 @@ impl<D: Disk> Recovery<'_, D> {
             }
             // What it says of the syncs before it must outlive it.
             let before = markers::read_unsynced(self.disk, self.told.dir, base);
-            let noted = markers::read_synced(self.disk, self.told.dir);
+            let noted = match markers::read_synced(self.disk, self.told.dir) {
+                Noted::Nothing => None,
+                Noted::To(noted) => Some(noted),
+                // It may have said more. What this says does not stand in for that: the mark stays.
+                Noted::Lost => continue,
+            };
             let both = noted.map_or(before, |noted| noted.and(before));
             if noted.map_or(base, |to| to.end) < before.end
                 && let Err(e) = markers::write_synced(self.disk, self.told.dir, both)

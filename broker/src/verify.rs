@@ -20,7 +20,7 @@ use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
 use crate::listing::{self, Looked, Twins};
-use crate::markers::{self, Closed, LastRun, SyncedTo};
+use crate::markers::{self, Closed, LastRun, Noted, SyncedTo};
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
 use crate::settings::TopicSettings;
@@ -296,8 +296,15 @@ impl<D: Disk> Verifier<'_, D> {
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
         known.extend(at_stop.map(|to| Known { to, when: "at the last clean stop" }));
-        let synced = markers::read_synced(self.disk, dir);
-        known.extend(synced.map(|to| Known { to, when: "when it was last synced" }));
+        match markers::read_synced(self.disk, dir) {
+            Noted::Nothing => {}
+            Noted::To(to) => known.push(Known { to, when: "when it was last synced" }),
+            Noted::Lost => {
+                let what =
+                    "neither of its notes can be read: after a power loss, nothing counts as never synced";
+                self.fault(&dir.join(files::SYNCED), None, None, what);
+            }
+        }
         let known = known.into_iter().max_by_key(|known| known.to.end);
         match (logs.first_key_value(), logs.last_key_value()) {
             (Some((first, _)), Some((last, _))) => {
