@@ -53,10 +53,16 @@ async fn sync_after<D: Disk>(interval: Duration, partition: Weak<Shared<D>>) {
     }
 }
 
+/// A log that is to be synced, and what is synced then.
+pub(super) struct ToSync<F> {
+    pub handles: segment::Handles<F>,
+    pub mark: SyncedTo,
+}
+
 /// What the background task does next.
 pub(super) enum Chore<F> {
-    Roll { from: Option<segment::Handles<F>>, base: Offset, old: Option<Offset> },
-    Sync { handles: segment::Handles<F>, mark: SyncedTo },
+    Roll { old: Option<ToSync<F>>, base: Offset },
+    Sync(ToSync<F>),
     SyncCut { handles: segment::Handles<F>, base: Offset },
 }
 
@@ -110,8 +116,8 @@ impl<D: Disk> Partition<D> {
                 chore
             };
             match chore {
-                Some(Chore::Roll { from, base, old }) => self.do_roll(from, base, old).await,
-                Some(Chore::Sync { handles, mark }) => self.do_sync(handles, mark).await,
+                Some(Chore::Roll { old, base }) => self.do_roll(old, base).await,
+                Some(Chore::Sync(synced)) => self.do_sync(synced).await,
                 Some(Chore::SyncCut { handles, base }) => self.do_sync_cut(handles, base).await,
                 None => return self.wake_all(),
             }
@@ -120,27 +126,15 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Syncs the log. Whatever goes wrong is final: the kernel may have dropped the pages, and would say yes next time.
-    pub(super) async fn do_sync(&self, handles: segment::Handles<D::File>, mark: SyncedTo) {
-        let config = self.0.config.clone();
+    pub(super) async fn do_sync(&self, ToSync { handles, mark }: ToSync<D::File>) {
+        let (config, partition) = (self.0.config.clone(), self.clone());
         let closing = self.lock().life == Life::Closing;
-        let this = self.clone();
         let started = Instant::now();
         let result = off_thread(&*config.work.clone(), move || {
             handles.sync_log()?;
-            // Under `always` all that can be read is synced anyway; what a clean stop under `os` syncs, the stop records.
-            let is_news = match config.durability {
-                Durability::Always => false,
-                Durability::Interval(_) => true,
-                Durability::Os => !closing,
-            };
-            if is_news && config.home.check().is_ok() {
-                // Without it, what this run says of itself would have recovery take what is synced for what is not. Where not even
-                // that can be taken back, the next sync tries again. Of a topic that is being deleted nothing has to be said; if it
-                // is not, it is synced once more.
-                let noted = markers::write_synced(&config.disk, &config.dir, mark);
-                if noted.is_err() && !this.is_being_deleted() {
-                    let _ = config.home.forget_run();
-                }
+            // What a clean stop under `os` syncs, the stop records.
+            if !(closing && config.durability == Durability::Os) {
+                partition.note_synced(mark);
             }
             Ok(())
         })
@@ -153,6 +147,19 @@ impl<D: Disk> Partition<D> {
             }
             Ok(()) => {}
             Err(e) => self.sync_failed(state, mark.segment, &e),
+        }
+    }
+
+    /// Notes what is synced. Without that, what this run says of itself would have recovery take what is synced for what is not. Where not
+    /// even that can be taken back, the next sync tries again. Under `always` all that can be read is synced anyway; and of what is
+    /// being deleted nothing has to be known: where that fails, it is synced once more.
+    fn note_synced(&self, mark: SyncedTo) {
+        let config = &self.0.config;
+        if config.durability != Durability::Always && config.home.check().is_ok() {
+            let _ = markers::write_synced(&config.disk, &config.dir, mark).or_else(|e| {
+                let is_deleted = e.kind() == io::ErrorKind::NotFound && self.is_being_deleted();
+                if is_deleted { Ok(()) } else { config.home.forget_run() }
+            });
         }
     }
 
@@ -214,20 +221,25 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Seals the active segment and makes the next one. On failure the old one stays, and the next append tries again.
-    pub(super) async fn do_roll(
-        &self,
-        from: Option<segment::Handles<D::File>>,
-        base: Offset,
-        old: Option<Offset>,
-    ) {
+    pub(super) async fn do_roll(&self, old: Option<ToSync<D::File>>, base: Offset) {
         let config = self.0.config.clone();
         let started = Instant::now();
-        let rolled = off_thread(&*config.work.clone(), move || roll(&config, from, base)).await;
+        let (partition, mark) = (self.clone(), old.as_ref().map(|old| old.mark));
+        let rolled = off_thread(&*config.work.clone(), move || {
+            let rolled = roll(&config, old.map(|old| old.handles), base);
+            let is_next_there = !matches!(rolled, Err(RollFailed::Create { .. } | RollFailed::SyncDir(_)));
+            if let Some(mark) = mark.filter(|_| !is_next_there) {
+                // Nothing but this says then that the old one is synced.
+                partition.note_synced(mark);
+            }
+            rolled
+        })
+        .await;
         let mut state = self.lock();
         state.roll = Roll::No;
         state.rolls_ended += 1;
         let n = state.rolls_ended;
-        if old.is_some() && state.fenced.is_none() && !matches!(rolled, Err(RollFailed::Sync(_))) {
+        if mark.is_some() && state.fenced.is_none() && !matches!(rolled, Err(RollFailed::Sync(_))) {
             // Whatever came of the next one, the old one is synced: the sync that an append has asked for was this one.
             self.0.config.stats.synced(started.elapsed());
             state.durable = state.durable.max(base);
@@ -244,7 +256,7 @@ impl<D: Disk> Partition<D> {
                 state.durable = base;
             }
             Ok(_) => {}
-            Err(RollFailed::Sync(e)) => self.sync_failed(state, old.unwrap_or(base), &e),
+            Err(RollFailed::Sync(e)) => self.sync_failed(state, mark.map_or(base, |mark| mark.segment), &e),
             Err(RollFailed::Create { path, error: e, is_left, indexes_failed }) => {
                 let error = match (state.life, e.kind()) {
                     (Life::Deleting | Life::Deleted, io::ErrorKind::NotFound) => self.deleted(),

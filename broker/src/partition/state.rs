@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-use super::background::Chore;
+use super::background::{Chore, ToSync};
 use super::{Config, Range};
 use crate::disk::{Disk, DiskFile, Open};
 use crate::error::Error;
@@ -260,13 +260,17 @@ impl<D: Disk> State<D> {
                 let _ = active.time_index.flush();
             }
             self.sync_wanted = false;
-            let from = self.active.as_ref().map(Active::handles);
-            return Some(Chore::Roll { from, base: self.end, old: self.active.as_ref().map(|a| a.base) });
+            return Some(Chore::Roll { old: self.to_sync(), base: self.end });
         }
         self.sync_wanted = false;
+        self.to_sync().map(Chore::Sync)
+    }
+
+    /// The active segment's log, with all that is in it by now.
+    fn to_sync(&self) -> Option<ToSync<D::File>> {
         let active = self.active.as_ref()?;
         let mark = SyncedTo { segment: active.base, bytes: active.position, end: self.end };
-        Some(Chore::Sync { handles: active.handles(), mark })
+        Some(ToSync { handles: active.handles(), mark })
     }
 
     /// What a clean stop records; `None` where the index files are not what they should be.
