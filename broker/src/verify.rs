@@ -436,6 +436,9 @@ fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     Some(match (&scan.tail, missing) {
         (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
         (Tail::Torn, Some(missing)) => format!("the last {rest} bytes are no record; {missing}"),
+        (Tail::Torn, None) if segment.is_last && !scan.holes.is_empty() => {
+            format!("the last {rest} bytes are no record, and stay: nothing is written behind damage")
+        }
         (Tail::Torn, None) if segment.is_last => {
             format!("the last {rest} bytes are no record: an unfinished write, cut off at the next start")
         }

@@ -189,8 +189,15 @@ impl<D: Disk> Recovery<'_, D> {
                 whole = false;
             }
             (Tail::Torn, None) => {
+                // What was synced of it is named where the end of the log is looked for.
                 let was_synced = self.synced_to.is_some_and(|synced| synced.end > end);
-                if whole && self.told.read_only.is_none() && !was_synced {
+                if !whole && !was_synced {
+                    // Behind damage nothing is written any more, nor cut: it stays, and is named like what it lies behind.
+                    self.damage(
+                        path,
+                        Hole { position: scan.end_at, bytes: len - bytes, first: end, next: end },
+                    );
+                } else if self.told.read_only.is_none() && !was_synced {
                     self.cut(segment, scan.end_at);
                 }
             }
