@@ -43,6 +43,7 @@ impl Dir {
             let ino = call.ino.ok_or(Errno::EBADF)?;
             let off = machine.is_barrier_off(site) || kind == Some(&Kind::Lie);
             if !off {
+                machine.can_keep(ino)?;
                 match machine.state.dir(ino) {
                     Some(_) => _ = machine.change(call, Change::SyncDir { ino }),
                     None => machine.sync_file(call, ino),

@@ -107,7 +107,7 @@ impl Disk {
         hold(&self.machine).state.used_blocks * crate::PAGE
     }
 
-    /// Makes the file system read-only, or writable again. A power loss makes it writable.
+    /// Makes the file system read-only, or writable again: see [`crate::Kind::ReadOnly`]. A power loss makes it writable.
     pub fn set_read_only(&self, read_only: bool) {
         hold(&self.machine).read_only = read_only;
     }

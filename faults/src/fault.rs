@@ -111,7 +111,9 @@ pub enum Kind {
         /// Which byte of what the read asks for.
         byte: u64,
     },
-    /// The file system turns read-only, as ext4 does after an error of its own.
+    /// The file system turns read-only, as ext4 does after an error of its own (`errors=remount-ro`): from this operation on,
+    /// every change fails with `EROFS`, and so does a sync of what is pending, since the journal takes no more. It can be
+    /// written again after a power loss, or [`crate::Disk::set_read_only`].
     ReadOnly,
     /// A sync says yes and does nothing.
     Lie,

@@ -251,6 +251,7 @@ fn sync(
     if (machine.is_barrier_off(site) && !fails) || kind == Some(&Kind::Lie) {
         return Ok(());
     }
+    machine.can_keep(ino)?;
     if machine.state.dir(ino).is_some() {
         machine.change(call, Change::SyncDir { ino });
         return Ok(());
@@ -264,6 +265,11 @@ fn sync(
 }
 
 impl Machine {
+    /// Whether what is pending on a file or a directory can be made durable.
+    pub(crate) fn can_keep(&self, ino: Ino) -> Result<(), Errno> {
+        if self.read_only && self.state.is_pending(ino) { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
     /// A writeback error is told to each descriptor once, by its next sync.
     fn tell_error(&mut self, call: &Call<'_>, ino: Ino, number: u64) -> Result<(), Errno> {
         let Some((errors, errno)) =

@@ -84,6 +84,8 @@
 //!   *Can Applications Recover from fsync Failures?* (ATC 2020) on ext4, and the kernel's `errseq`.
 //! - **A full disk** counts in blocks of 4096 bytes: a write keeps the part that fitted and says how much; one that
 //!   fits nothing is `ENOSPC`. Truncating and deleting give room back, an open file's blocks when it is closed.
+//! - **A read-only file system** refuses every change, `EROFS`, and keeps nothing that was pending when it became so: also a sync
+//!   of that is refused.
 //! - **Lost, torn and misdirected writes** hide behind the page cache, until power is lost or [`Disk::drop_caches`].
 //! - **A sector that cannot be read** ends a read before it, `EIO` at its start; a write of the whole sector mends it.
 //!

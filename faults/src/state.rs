@@ -371,6 +371,14 @@ impl State {
         }
     }
 
+    /// Whether anything of a file or a directory is not on the medium yet.
+    pub(crate) fn is_pending(&self, ino: Ino) -> bool {
+        match self.file(ino) {
+            Some(file) => file.young || !file.log.is_empty(),
+            None => self.dirty_dirs.contains(&ino),
+        }
+    }
+
     /// How many of the changes that are pending on a file have come since.
     pub(crate) fn pending_since(&self, ino: Ino, since: Seq) -> usize {
         let Some(file) = self.file(ino) else { return 0 };

@@ -353,6 +353,28 @@ fn a_read_only_file_system_refuses_changes_and_serves_reads() {
 }
 
 #[test]
+fn a_file_system_that_turns_read_only_keeps_nothing_of_what_was_pending() {
+    let (disk, process, file) = disk_with(b"old");
+    let clean = process.open("/a.log", Open::Read).unwrap();
+    clean.sync_data().unwrap();
+    file.write_at(b"new", 0).unwrap();
+    process.open("/b", Open::Create).unwrap();
+    aim(&disk, Fault::new(Op::Sync, "*.log", Kind::ReadOnly));
+    assert_eq!(errno(file.sync_data()), Errno::EROFS, "from that very operation on");
+    assert_eq!(errno(process.sync_dir("/")), Errno::EROFS);
+    assert_eq!(disk.durable("/a.log").unwrap(), b"old");
+    assert!(disk.durable("/b").is_none());
+    assert_eq!(read(&file), b"new", "what is in the cache is read");
+    disk.set_read_only(false);
+    file.sync_data().unwrap();
+    process.sync_dir("/").unwrap();
+    assert_eq!(disk.durable("/a.log").unwrap(), b"new");
+    disk.set_read_only(true);
+    file.sync_data().expect("nothing is pending");
+    process.sync_dir("/").expect("nor here");
+}
+
+#[test]
 fn a_sync_that_lies_does_nothing() {
     let (disk, process, file) = disk_with(b"old");
     file.write_at(b"new", 0).unwrap();

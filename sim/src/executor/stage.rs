@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::ask;
 use super::plan::Node;
 use super::races::Races;
+use super::{ask, surgery};
 use crate::scenario::{self as s, DiskSettings, NetSettings};
 use crate::trace::{CallId, CrashKind, Event, Pace, Recorder, World};
 use crate::world::host::{Host, State};
-use crate::world::observe::{self, Silent};
+use crate::world::observe::{self, Armed, Silent};
 use crate::world::{BROKER, aim};
 
 /// Something that only the outer loop can do.
@@ -248,7 +248,15 @@ impl Stage {
     /// Arms a fault.
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
         let now = Duration::from_millis(self.recorder.now());
-        let aimed = aim::aim(fault, now);
+        let mut fault = fault.clone();
+        if let Some(into) = &mut fault.into {
+            match surgery::resolve(&self.host.image(), into) {
+                Ok(file) => *into = file,
+                Err(_) if fault.may_miss => return Ok(()),
+                Err(why) => return Err(why),
+            }
+        }
+        let aimed = aim::aim(&fault, now);
         let silent = Silent::of(&aimed.kind);
         let id = self.host.disk.aim(aimed).map_err(|e| e.to_string())?;
         match fault.kind {
@@ -256,9 +264,11 @@ impl Stage {
                 self.exact.borrow_mut().insert(id, (step, keep));
             }
             s::FaultKind::PowerLoss { keep, .. } => self.host.disk.keep(id, keep),
+            s::FaultKind::Unreadable { .. } => self.unreadable.set(true),
             _ => {}
         }
-        self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, (text.to_string(), silent));
+        let known = Armed { words: text.to_string(), silent, into: fault.into.map(Into::into) };
+        self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, known);
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
         let may_miss = fault.may_miss || fault.aim.rate.is_some();
         self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), id, may_miss, on_reads });

@@ -91,7 +91,7 @@ fn at_operation(crash: Choice, at: &Operation) -> Step {
         Choice::Power(keep) => FaultKind::PowerLoss { bytes, keep },
     };
     let aim = Aim { nth: at.nth, ..Aim::default() };
-    Step::Fault(Fault { op: at.op, pattern: at.pattern.clone(), aim, kind, may_miss: false })
+    Step::Fault(Fault { op: at.op, pattern: at.pattern.clone(), aim, kind, into: None, may_miss: false })
 }
 
 /// An operation of the disk that a fault can be aimed at.

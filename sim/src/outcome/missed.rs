@@ -45,7 +45,8 @@ pub(super) fn nothing() -> String {
 fn is_aimed_at(aimed: &faults::Fault, op: &DiskOp) -> bool {
     let full = |path: &str| format!("{DATA}/{path}");
     // Whether an opening makes the file, the trace does not say.
-    !aimed.making && aimed.is_for(op.op, &full(&op.path), op.to.as_deref().map(full).as_deref())
+    let renamed = op.to.as_deref().filter(|_| op.op == faults::Op::Rename);
+    !aimed.making && aimed.is_for(op.op, &full(&op.path), renamed.map(full).as_deref())
 }
 
 /// What the fault says besides, of which no operation was so.
@@ -56,7 +57,7 @@ fn unmet(fault: &Fault, matching: &[(Duration, &DiskOp)]) -> Vec<String> {
     };
     let is_late = |at: Duration| aim.after.is_none_or(|after| at >= after);
     let long = |op: &DiskOp| match fault.kind {
-        FaultKind::Short { bytes } | FaultKind::Tear { bytes } => op.len > bytes,
+        FaultKind::Short { bytes } | FaultKind::Tear { bytes } | FaultKind::Torn { bytes } => op.len > bytes,
         _ => true,
     };
     let counted = matching.iter().filter(|(at, op)| is_late(*at) && covers(op)).count() as u64;
@@ -68,7 +69,8 @@ fn unmet(fault: &Fault, matching: &[(Duration, &DiskOp)]) -> Vec<String> {
     unmet.extend(word("after=").filter(|_| !matching.iter().any(|(at, _)| is_late(*at))));
     // Which operation belongs to which phase, the trace does not say.
     unmet.extend(word("during="));
-    unmet.extend(word("tear=").or(word("short=")).filter(|_| !matching.iter().any(|(_, op)| long(op))));
+    let length = word("tear=").or(word("torn=")).or(word("short="));
+    unmet.extend(length.filter(|_| !matching.iter().any(|(_, op)| long(op))));
     unmet
 }
 

@@ -19,6 +19,8 @@ pub struct Fault {
     pub aim: Aim,
     /// What happens to it.
     pub kind: FaultKind,
+    /// `into="orders/1/@last.log"`: the file that a misdirected write lands in; its own where there is none.
+    pub into: Option<String>,
     /// `may-miss`: that it never strikes is no failure.
     pub may_miss: bool,
 }
@@ -147,7 +149,12 @@ pub enum FaultKind {
     },
     /// `lost`: a write or sync that answers yes and does nothing.
     Lost,
-    /// `misdirect=512`: a write that lands at this byte of its file, and not where it should have.
+    /// `torn=15`: a write that answers yes, and of which only so many bytes reach the disk.
+    Torn {
+        /// How many.
+        bytes: u64,
+    },
+    /// `misdirect=512`: a write that lands at this byte of its file, or of another, and not where it should have.
     Misdirect {
         /// The byte.
         by: u64,
@@ -157,6 +164,15 @@ pub enum FaultKind {
         /// The bit.
         bit: u64,
     },
+    /// `unreadable=512`: the sector under this byte of what a read asks for goes bad just before: it cannot be read until all of it
+    /// is written, or `calm`.
+    Unreadable {
+        /// The byte.
+        byte: u64,
+    },
+    /// `read-only`: the file system turns read-only, as ext4 does after an error of its own (`errors=remount-ro`): from this
+    /// operation on, every change fails with EROFS, until a line `disk read-only=no` or a power loss.
+    ReadOnly,
     /// `drop`: a sync fails with EIO, and the pages it should have written are dropped and called clean, as Linux
     /// does it.
     Drop,

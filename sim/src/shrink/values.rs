@@ -146,6 +146,7 @@ fn fault_kinds(kind: FaultKind) -> Vec<FaultKind> {
     let less = |bytes: u64| numbers(bytes, 0).into_iter();
     match kind {
         FaultKind::Tear { bytes } => less(bytes).map(|bytes| FaultKind::Tear { bytes }).collect(),
+        FaultKind::Torn { bytes } => less(bytes).map(|bytes| FaultKind::Torn { bytes }).collect(),
         FaultKind::Short { bytes } => less(bytes).map(|bytes| FaultKind::Short { bytes }).collect(),
         FaultKind::Full { bytes } => less(bytes).map(|bytes| FaultKind::Full { bytes }).collect(),
         FaultKind::Crash { bytes: Some(bytes) } => {

@@ -17,7 +17,7 @@ pub struct DiskOp {
     pub op: faults::Op,
     /// The file or directory, relative to the data directory.
     pub path: Arc<str>,
-    /// The second path of a rename.
+    /// The second path of a rename; the file that a misdirected write has hit, where that is another one.
     pub to: Option<Arc<str>>,
     /// Byte position; 0 where it has none.
     pub position: u64,

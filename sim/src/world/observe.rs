@@ -8,8 +8,19 @@ use faults::{Death, Kind};
 use super::DATA;
 use crate::trace::{DiskOp, Event, Millis, Recorder};
 
-/// What the disk's observer needs to know of a fault to describe it: its words, and what it keeps silent about.
-pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, (String, Silent)>>>;
+/// The faults that are aimed, or were.
+pub type Known = Arc<std::sync::Mutex<BTreeMap<faults::FaultId, Armed>>>;
+
+/// What the disk's observer needs to know of a fault to describe it.
+#[derive(Clone, Debug)]
+pub struct Armed {
+    /// Its words.
+    pub words: String,
+    /// What it keeps silent about.
+    pub silent: Silent,
+    /// The file that a write lands in, in the place of its own.
+    pub into: Option<Arc<str>>,
+}
 
 /// What a disk with some fault does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +32,8 @@ pub enum Silent {
     Lies,
     /// What was stored, and well, is no longer what it was.
     Rots,
+    /// What was stored cannot be read from here on.
+    LosesASector,
     /// It says that it did what it then fails to do, and the next sync is told of.
     Drops,
 }
@@ -31,7 +44,8 @@ impl Silent {
         match kind {
             Kind::Torn { .. } | Kind::Lost | Kind::Misdirected { .. } | Kind::Lie => Silent::Lies,
             Kind::WritebackFailure { .. } => Silent::Drops,
-            Kind::BitRot { .. } | Kind::BadSector { .. } => Silent::Rots,
+            Kind::BitRot { .. } => Silent::Rots,
+            Kind::BadSector { .. } => Silent::LosesASector,
             _ => Silent::Not,
         }
     }
@@ -64,12 +78,19 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             let known = known.lock().unwrap_or_else(|e| e.into_inner());
             known.get(&id).cloned()
         });
-        let (fault, silent) = fault.map_or((None, Silent::Not), |(words, silent)| (Some(words), silent));
+        let (fault, silent, into) = match fault {
+            Some(Armed { words, silent, into }) => (Some(words), silent, into),
+            None => (None, Silent::Not, None),
+        };
         recorder.recorded(event.recorded);
+        if silent == Silent::LosesASector {
+            let text = "a sector of what is read cannot be read any more".into();
+            recorder.add(Event::Fault { text, path: Some(name(event.path)), damages: true });
+        }
         recorder.add(Event::Disk(DiskOp {
             op: event.op,
             path: name(event.path),
-            to: event.to.map(&mut name),
+            to: event.to.map(&mut name).or(into),
             position: event.position,
             len: event.len,
             result: event.result,

@@ -38,7 +38,7 @@ struct Failure<'a> {
     /// Whether something has failed at all: that somebody else holds the lock is what a lock is for, and to find nothing is an
     /// answer.
     counts: bool,
-    /// Whether a fault is behind it.
+    /// Whether a fault is behind it, or one that struck before.
     by_fault: bool,
     /// Whether it may leave something broken behind, so that a fence is legal.
     breaks: bool,
@@ -48,7 +48,10 @@ impl<'a> Failure<'a> {
     fn of(op: &'a DiskOp) -> Option<Self> {
         let errno = op.result.err()?;
         let is_taken = op.op == Op::Lock && errno == Errno::EAGAIN;
-        let by_fault = op.fault.is_some();
+        // Where the file system has turned read-only, a write is refused whole; what was written before can be neither synced nor
+        // undone.
+        let is_stuck = errno == Errno::EROFS && op.op != Op::Write;
+        let by_fault = op.fault.is_some() || is_stuck;
         // A sync that is interrupted again and again has failed in the end.
         let is_passing = is_passing(errno) && !matches!(op.op, Op::Sync | Op::SyncDir);
         let (counts, breaks) = (!is_taken && errno != Errno::ENOENT, by_fault && !is_passing);
@@ -167,6 +170,8 @@ impl Walk {
         self.model.noted |= notes_the_run(op);
         if op.lies {
             self.lied(&op.path);
+            // A write that went elsewhere has hit somebody else's bytes.
+            op.to.iter().for_each(|hit| self.lied(hit));
         }
         if op.rots {
             self.rotted(op);

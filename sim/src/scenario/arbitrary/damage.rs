@@ -40,16 +40,22 @@ pub(super) fn fault() -> impl Strategy<Value = Fault> {
         any::<u64>().prop_map(|bytes| FaultKind::Short { bytes }),
         (0..9u64).prop_map(|bytes| FaultKind::Full { bytes }),
         Just(FaultKind::Lost),
+        any::<u64>().prop_map(|bytes| FaultKind::Torn { bytes }),
         any::<u64>().prop_map(|by| FaultKind::Misdirect { by }),
         any::<u64>().prop_map(|bit| FaultKind::Flip { bit }),
+        any::<u64>().prop_map(|byte| FaultKind::Unreadable { byte }),
         Just(FaultKind::Drop),
         Just(FaultKind::WritebackError),
+        Just(FaultKind::ReadOnly),
         duration().prop_map(|lasts| FaultKind::Stall { lasts }),
         of(any::<u64>()).prop_map(|bytes| FaultKind::Crash { bytes }),
         (of(any::<u64>()), keep()).prop_map(|(bytes, keep)| FaultKind::PowerLoss { bytes, keep }),
     ];
-    (select(&Op::ALL[..]), file(), aim, kind, any::<bool>())
-        .prop_map(|(op, pattern, aim, kind, may_miss)| Fault { op, pattern, aim, kind, may_miss })
+    (select(&Op::ALL[..]), file(), aim, kind, of(file()), any::<bool>())
+        .prop_map(|(op, pattern, aim, kind, into, may_miss)| {
+            let into = into.filter(|_| matches!(kind, FaultKind::Misdirect { .. }));
+            Fault { op, pattern, aim, kind, into, may_miss }
+        })
         .prop_filter("it can happen", |fault| {
             let step = Step::Fault(fault.clone());
             sense::wrong(&step).or_else(|| sense::idle(&step)).is_none()

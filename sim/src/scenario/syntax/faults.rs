@@ -110,6 +110,10 @@ pub fn fault(f: &mut impl Fields, fault: &mut Fault) {
     f.arg("a pattern", &TEXT, &mut fault.pattern);
     aim(f, &mut fault.aim);
     kind(f, &mut fault.kind);
+    f.opt("into", &TEXT, &mut fault.into);
+    if fault.into.is_some() && !matches!(fault.kind, FaultKind::Misdirect { .. }) {
+        f.wrong("`into=` belongs to `misdirect=`".to_owned(), "add `misdirect=0`, or remove `into=`");
+    }
     f.flag("may-miss", &mut fault.may_miss);
 }
 
@@ -123,16 +127,19 @@ fn aim(f: &mut impl Fields, aim: &mut Aim) {
 }
 
 /// The names of kinds; a fault has exactly one.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 15] = [
     "error",
     "tear",
     "short",
     "full",
     "lost",
+    "torn",
     "misdirect",
     "flip",
+    "unreadable",
     "drop",
     "writeback-error",
+    "read-only",
     "stall",
     "crash",
     "power-loss",
@@ -147,10 +154,13 @@ struct Slots {
     short: Option<u64>,
     full: Option<Option<u64>>,
     lost: bool,
+    torn: Option<u64>,
     misdirect: Option<u64>,
     flip: Option<u64>,
+    unreadable: Option<u64>,
     drop: bool,
     writeback_error: bool,
+    read_only: bool,
     stall: Option<std::time::Duration>,
     crash: Option<Option<u64>>,
     power_loss: Option<Option<u64>>,
@@ -165,10 +175,13 @@ fn kind(f: &mut impl Fields, kind: &mut FaultKind) {
     f.opt("short", &NUMBER, &mut slots.short);
     f.flag_or("full", &NUMBER, &mut slots.full);
     f.flag("lost", &mut slots.lost);
+    f.opt("torn", &NUMBER, &mut slots.torn);
     f.opt("misdirect", &NUMBER, &mut slots.misdirect);
     f.opt("flip", &NUMBER, &mut slots.flip);
+    f.opt("unreadable", &NUMBER, &mut slots.unreadable);
     f.flag("drop", &mut slots.drop);
     f.flag("writeback-error", &mut slots.writeback_error);
+    f.flag("read-only", &mut slots.read_only);
     f.opt("stall", &DURATION, &mut slots.stall);
     f.flag_or("crash", &NUMBER, &mut slots.crash);
     f.flag_or("power-loss", &NUMBER, &mut slots.power_loss);
@@ -192,10 +205,13 @@ fn spread(kind: FaultKind) -> Slots {
         FaultKind::Full { bytes: 0 } => slots.full = Some(None),
         FaultKind::Full { bytes } => slots.full = Some(Some(bytes)),
         FaultKind::Lost => slots.lost = true,
+        FaultKind::Torn { bytes } => slots.torn = Some(bytes),
         FaultKind::Misdirect { by } => slots.misdirect = Some(by),
         FaultKind::Flip { bit } => slots.flip = Some(bit),
+        FaultKind::Unreadable { byte } => slots.unreadable = Some(byte),
         FaultKind::Drop => slots.drop = true,
         FaultKind::WritebackError => slots.writeback_error = true,
+        FaultKind::ReadOnly => slots.read_only = true,
         FaultKind::Stall { lasts } => slots.stall = Some(lasts),
         FaultKind::Crash { bytes } => slots.crash = Some(bytes),
         FaultKind::PowerLoss { bytes, keep } => (slots.power_loss, slots.keep) = (Some(bytes), keep),
@@ -209,10 +225,13 @@ fn gather(slots: &Slots) -> FaultKind {
         Slots { short: Some(bytes), .. } => FaultKind::Short { bytes: *bytes },
         Slots { full: Some(bytes), .. } => FaultKind::Full { bytes: bytes.unwrap_or(0) },
         Slots { lost: true, .. } => FaultKind::Lost,
+        Slots { torn: Some(bytes), .. } => FaultKind::Torn { bytes: *bytes },
         Slots { misdirect: Some(by), .. } => FaultKind::Misdirect { by: *by },
         Slots { flip: Some(bit), .. } => FaultKind::Flip { bit: *bit },
+        Slots { unreadable: Some(byte), .. } => FaultKind::Unreadable { byte: *byte },
         Slots { drop: true, .. } => FaultKind::Drop,
         Slots { writeback_error: true, .. } => FaultKind::WritebackError,
+        Slots { read_only: true, .. } => FaultKind::ReadOnly,
         Slots { stall: Some(lasts), .. } => FaultKind::Stall { lasts: *lasts },
         Slots { crash: Some(bytes), .. } => FaultKind::Crash { bytes: *bytes },
         Slots { power_loss: Some(bytes), keep, .. } => FaultKind::PowerLoss { bytes: *bytes, keep: *keep },
@@ -227,6 +246,7 @@ pub fn blank() -> Fault {
         pattern: String::new(),
         aim: Aim::default(),
         kind: FaultKind::Error { errno: Errno::EIO, when: When::Before },
+        into: None,
         may_miss: false,
     }
 }

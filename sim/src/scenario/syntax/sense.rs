@@ -69,11 +69,14 @@ fn suitable(kind: FaultKind) -> (&'static str, &'static [Op]) {
         FaultKind::Short { .. } => ("short", &[Op::Read, Op::Write]),
         FaultKind::Full { .. } => ("full", &[Op::Write]),
         FaultKind::Lost => ("lost", &[Op::Write, Op::Sync, Op::SyncDir]),
+        FaultKind::Torn { .. } => ("torn", &[Op::Write]),
         FaultKind::Misdirect { .. } => ("misdirect", &[Op::Write]),
         FaultKind::Flip { .. } => ("flip", &[Op::Read]),
+        FaultKind::Unreadable { .. } => ("unreadable", &[Op::Read]),
         FaultKind::Drop => ("drop", &[Op::Sync]),
         FaultKind::WritebackError => ("writeback-error", &[Op::Write]),
         FaultKind::Error { .. }
+        | FaultKind::ReadOnly
         | FaultKind::Stall { .. }
         | FaultKind::Crash { .. }
         | FaultKind::PowerLoss { .. } => ("", &[]),
@@ -95,7 +98,7 @@ fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
         let message = format!("`at-byte=` cannot aim at `{}`", operation_name(fault.op));
         return Some((message, "only a read or a write covers bytes: `read`, `write`, `any`".to_owned()));
     }
-    paths::path(&fault.pattern)
+    paths::path(&fault.pattern).or_else(|| fault.into.as_deref().and_then(paths::path))
 }
 
 fn wrong_link(link: &Link) -> Option<(String, String)> {
@@ -136,8 +139,11 @@ mod tests {
             FaultKind::Short { bytes: 5 },
             FaultKind::Full { bytes: 5 },
             FaultKind::Lost,
+            FaultKind::Torn { bytes: 5 },
             FaultKind::Misdirect { by: 5 },
             FaultKind::Flip { bit: 5 },
+            FaultKind::Unreadable { byte: 5 },
+            FaultKind::ReadOnly,
             FaultKind::Drop,
             FaultKind::WritebackError,
             FaultKind::Stall { lasts: Duration::from_secs(1) },
@@ -146,7 +152,8 @@ mod tests {
         ];
         for kind in kinds {
             for op in Op::ALL {
-                let fault = Fault { op, pattern: "*".into(), aim: Aim::default(), kind, may_miss: false };
+                let (aim_at, into) = (Aim::default(), None);
+                let fault = Fault { op, pattern: "*".into(), aim: aim_at, kind, into, may_miss: false };
                 let disk = faults::Disk::new(faults::Config::default());
                 let aimed = disk.aim(aim(&fault, Duration::ZERO)).is_ok();
                 assert_eq!(wrong(&Step::Fault(fault)).is_none(), aimed, "{op:?} {kind:?}");
@@ -164,6 +171,10 @@ mod tests {
             ("each fault truncate \"*\" at-byte=\"5 | 6\" error=EIO", "`at-byte=` cannot aim at `truncate`"),
             ("fault write \"*\" rate=0 error=EIO", "a fault with `rate=0` can never strike"),
             ("fault write \"*\" misdirect=-1", "a whole number, 0 or more"),
+            ("fault write \"*\" lost into=\"a\"", "`into=` belongs to `misdirect=`; add `misdirect=0`"),
+            ("fault sync \"*\" torn=5", "`torn` cannot happen to `sync`; `torn` is for `write`"),
+            ("fault write \"*\" unreadable=5", "`unreadable` is for `read`"),
+            ("fault write \"*\" read-only lost", "two things at once"),
             ("partition client client", "`client` and `client` have no link"),
             ("partition a b", "`partition client broker`"),
             ("hold broker broker", "have no link"),

@@ -7,7 +7,8 @@ use rand::seq::IndexedRandom;
 
 use super::moves::{Mover, fault, start};
 use crate::scenario::{
-    Aim, Branch, Capacity, DiskSettings, Errno, FaultKind, Keep, Op, Phase, Start, StartExpect, Step, When,
+    Aim, Branch, Capacity, DiskSettings, Errno, Fault, FaultKind, Keep, Op, Phase, Start, StartExpect, Step,
+    When,
 };
 
 impl Mover<'_> {
@@ -198,14 +199,21 @@ impl Mover<'_> {
     /// anew on it; and then it can be written to again.
     pub(super) fn read_only(&mut self, out: &mut Vec<Step>) {
         let set = |yes| Step::Disk(DiskSettings { read_only: Some(yes), ..DiskSettings::default() });
-        out.push(set(true));
+        let rng = &mut self.streams.faults;
+        if rng.random_range(0..2u32) == 0 {
+            out.push(set(true));
+        } else {
+            let op = *[Op::Any, Op::Write, Op::Sync, Op::SyncDir, Op::Create].choose(rng).unwrap_or(&Op::Any);
+            let nth = if op == Op::Any { rng.random_range(1..12) } else { rng.random_range(1..4) };
+            out.push(fault(op, "**", Aim { nth, ..Aim::default() }, FaultKind::ReadOnly));
+        }
         self.work(out);
         out.push(self.fetch());
         if self.streams.faults.random_range(0..2u32) == 0 {
             out.extend([self.down(), attempt(), self.consume()]);
             self.work(out);
         }
-        out.extend([set(false), start()]);
+        out.extend([Step::Calm, set(false), start()]);
         self.work(out);
     }
 
@@ -227,13 +235,16 @@ impl Mover<'_> {
     pub(super) fn lie(&mut self, out: &mut Vec<Step>) {
         let rng = &mut self.streams.faults;
         let pattern = *["*.log", "*.log", "*.index", "*.timeindex"].choose(rng).unwrap_or(&"*.log");
-        let (op, kind) = match rng.random_range(0..4u32) {
+        let (op, kind) = match rng.random_range(0..6u32) {
             0 => (Op::Write, FaultKind::Lost),
-            1 => (Op::Write, FaultKind::Misdirect { by: rng.random_range(0..400) }),
+            1 => (Op::Write, FaultKind::Torn { bytes: rng.random_range(0..48) }),
+            2 | 3 => (Op::Write, FaultKind::Misdirect { by: rng.random_range(0..400) }),
             _ => (Op::Sync, FaultKind::Lost),
         };
         let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
-        out.push(fault(op, pattern, aim, kind));
+        let strays = matches!(kind, FaultKind::Misdirect { .. }) && rng.random_range(0..2u32) == 0;
+        let into = strays.then(|| self.a_file("log"));
+        out.push(Step::Fault(Fault { op, pattern: pattern.to_owned(), aim, kind, into, may_miss: true }));
         self.work(out);
         out.push(Step::Calm);
         if self.streams.faults.random_range(0..2u32) == 0 {

@@ -325,7 +325,7 @@ impl Mover<'_> {
 
     // What happens to files while the broker is down.
 
-    fn a_file(&mut self, ending: &str) -> String {
+    pub(super) fn a_file(&mut self, ending: &str) -> String {
         let topic = self.a_topic();
         let rng = &mut self.streams.faults;
         let which = *["@first", "@last", "@last"].choose(rng).unwrap_or(&"@last");
@@ -372,10 +372,16 @@ impl Mover<'_> {
         let any = || Step::Restart(Start { expect: StartExpect::Any, ..Start::default() });
         let (file, at) = (self.a_file("log"), self.a_place());
         let lost = changed(Surgery::Unreadable { file, at });
-        if self.streams.faults.random_range(0..2u32) == 0 {
-            out.push(lost);
-        } else {
-            out.extend([self.down(), lost, any()]);
+        // The sector is bad from the read on that finds out, of a start or of a reader.
+        let rng = &mut self.streams.faults;
+        let kind = FaultKind::Unreadable { byte: *[0, 300, 1000].choose(rng).unwrap_or(&0) };
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        let under_a_read = fault(Op::Read, "*.log", aim, kind);
+        match rng.random_range(0..4u32) {
+            0 => out.push(lost),
+            1 => out.extend([self.down(), lost, any()]),
+            2 => out.extend([under_a_read, self.consume()]),
+            _ => out.extend([under_a_read, self.down(), any()]),
         }
         out.extend([self.fetch(), self.produce()]);
         if self.streams.faults.random_range(0..2u32) == 0 {
@@ -418,7 +424,7 @@ pub(super) fn start() -> Step {
 }
 
 pub(super) fn fault(op: Op, pattern: &str, aim: Aim, kind: FaultKind) -> Step {
-    Step::Fault(Fault { op, pattern: pattern.to_owned(), aim, kind, may_miss: true })
+    Step::Fault(Fault { op, pattern: pattern.to_owned(), aim, kind, into: None, may_miss: true })
 }
 
 /// A change of a file, which may have nothing to change.

@@ -45,6 +45,7 @@ mod tests {
                 format!("make-dir \"{path}\""),
                 format!("dump \"{path}\""),
                 format!("fault write \"{path}\" full"),
+                format!("fault write \"*\" misdirect=0 into=\"{path}\""),
                 format!("each fault write \"{path}\" full=\"1 | 2\""),
             ] {
                 let found = parse("t.kdl", &format!("scenario \"t\"\n{line}\n")).expect_err(&line).lines();
