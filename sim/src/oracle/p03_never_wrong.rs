@@ -3,7 +3,7 @@
 //! A read also teaches: a record of which nobody knew whether it was stored is known to be there once it was read.
 
 use super::look::{name, show};
-use super::model::{Content, Fate, Model, RecordId, Slot};
+use super::model::{Content, Fate, Model, Partition, RecordId, Slot};
 use super::{Findings, Promise, p07_time, p10_routed};
 use crate::trace::{Millis, Seen, Sent};
 
@@ -41,6 +41,7 @@ pub(super) fn read(
             }
         }
         _ if known.harm.is_planted(seen.offset, &content) => {}
+        Some(slot) if !slot.at_risk && has_strayed(model, known, &content) => {}
         Some(slot) if !slot.at_risk => {
             let (key, value) = model.content(slot.id);
             let expected = show(key.as_deref(), &value);
@@ -77,6 +78,10 @@ fn learn(
     if let Some(id) = candidate(model, topic, partition, seen.offset, &content) {
         fill(f, model, topic, (partition, seen), id, now);
         return;
+    }
+    let here = model.partition(topic, partition);
+    if here.is_some_and(|known| has_strayed(model, known, &content)) {
+        return replaced(model, topic, partition, seen.offset);
     }
     let Misplaced { promise, kind, expected, id } = misplaced(model, topic, &content);
     // A device that lies about syncs can bring back what was cut off or deleted: bytes that somebody sent here once.
@@ -120,6 +125,11 @@ fn replaced(model: &mut Model, topic: &str, partition: u32, offset: u64) {
     let old =
         known.filter(|known| known.slots.contains_key(&offset)).map(|known| known.replaced_from(offset));
     old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
+}
+
+/// Whether this may be a record of another log that a stray write has put here.
+fn has_strayed(model: &Model, known: &Partition, content: &Content) -> bool {
+    known.harm.is_strayed_into() && model.produced.values().any(|call| has(&call.records, content))
 }
 
 /// Why bytes must not be where they are: the promise, and the record that they are of, if they are of one.

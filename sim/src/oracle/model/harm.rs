@@ -12,6 +12,9 @@ pub struct Harm {
     hurt: bool,
     /// The disk has lied about it, about its directory, or about what is noted of it: what it was told to keep may be gone.
     lied: bool,
+    /// A write that was meant for another log has landed in it. A record does not say which log it belongs to: where its offset is
+    /// the one that is due there, nobody can know better.
+    strayed_into: bool,
     /// Bytes of it are no longer what they were: all others that were to be kept are there still.
     rotted: bool,
     /// A sector of it cannot be read, or could not when the broker was started for the last time.
@@ -38,6 +41,12 @@ impl Harm {
     /// The disk did not do what it said it did.
     pub fn lied(&mut self) {
         self.lied = true;
+    }
+
+    /// A write that was meant for another log has landed in it.
+    pub fn strayed_into(&mut self) {
+        self.lied = true;
+        self.strayed_into = true;
     }
 
     /// Bytes of it have changed by themselves.
@@ -128,6 +137,11 @@ impl Harm {
     /// Whether the disk has lied about it: what it was told to keep may be gone.
     pub fn is_lied_about(&self) -> bool {
         self.lied
+    }
+
+    /// Whether records of another log may lie in it as if they were its own.
+    pub fn is_strayed_into(&self) -> bool {
+        self.strayed_into
     }
 
     /// Whether a sector of it could not be read at the last start, or cannot be now.

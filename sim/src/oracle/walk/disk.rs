@@ -171,7 +171,7 @@ impl Walk {
         if op.lies {
             self.lied(&op.path);
             // A write that went elsewhere has hit somebody else's bytes.
-            op.to.iter().for_each(|hit| self.lied(hit));
+            op.to.iter().for_each(|hit| self.strayed_into(hit));
         }
         if op.rots {
             self.rotted(op);
@@ -239,6 +239,16 @@ impl Walk {
                 self.disk_errors.lies_above();
                 self.model.all_mut().for_each(Partition::lied);
             }
+        }
+    }
+
+    /// A write that was meant for another file has landed in this one.
+    fn strayed_into(&mut self, path: &str) {
+        self.lied(path);
+        if let Some(of) = InPartition::of(path).filter(|of| of.is_log())
+            && let Some(known) = self.model.partition_mut(of.topic, of.partition)
+        {
+            known.harm.strayed_into();
         }
     }
 
