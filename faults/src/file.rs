@@ -184,7 +184,7 @@ fn write(machine: &mut Machine, call: &Call<'_>, kind: Option<&Kind>, buf: &[u8]
     machine.change(call, Change::Write { ino, position, data, fate });
     match kind {
         Some(Kind::WritebackFailure { errno }) => {
-            machine.change(call, Change::DropDirty { ino, errno: *errno });
+            machine.change(call, Change::DropDirty { ino, errno: *errno, all_but: 0 });
             Ok(ix(len))
         }
         Some(Kind::Tear { errno, .. }) => Err(*errno),
@@ -257,7 +257,8 @@ fn sync(
         return Ok(());
     }
     if let Some(Kind::SyncFailure { errno }) = kind {
-        machine.change(call, Change::DropDirty { ino, errno: *errno });
+        let all_but = machine.state.pending_since(ino, machine.covered_to(ino));
+        machine.change(call, Change::DropDirty { ino, errno: *errno, all_but });
     } else {
         machine.sync_file(call, ino);
     }

@@ -79,7 +79,7 @@
 //! # Failures of the device
 //!
 //! - **A failed sync** is Linux's ([`Kind::SyncFailure`]): dirty pages stay readable and count as clean; they reach the
-//!   medium only if somebody changes them again; the length becomes durable all the same with the next sync; each
+//!   medium only if somebody changes them again, and what came after the sync began stays dirty; the length becomes durable all the same with the next sync; each
 //!   descriptor open at the time is told once, and if nobody was told, the next to open the file is. From Rebello et al.,
 //!   *Can Applications Recover from fsync Failures?* (ATC 2020) on ext4, and the kernel's `errseq`.
 //! - **A full disk** counts in blocks of 4096 bytes: a write keeps the part that fitted and says how much; one that
@@ -93,9 +93,8 @@
 //!
 //! Links of both kinds, permissions, times, attributes, sparse-file calls, memory maps, `O_DIRECT` and `O_APPEND`;
 //! cursors (positions only); damage to the file system's own structures; names that are not UTF-8 (`EILSEQ`). An
-//! operation happens at one instant, but for a sync that takes its time: two threads never see half of another's write. A slow sync
-//! that fails drops all that is pending, also what came after it began. `..` is resolved by the text of
-//! the path. Blocks freed by a deletion can be used at once, before the deletion is durable.
+//! operation happens at one instant, but for a sync that takes its time: two threads never see half of another's write. `..` is
+//! resolved by the text of the path. Blocks freed by a deletion can be used at once, before the deletion is durable.
 //!
 //! # Where things are
 //!

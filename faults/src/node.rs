@@ -205,27 +205,50 @@ impl FileNode {
         rest.iter().map(|op| op.len).fold(len, u64::min).max(self.synced)
     }
 
-    /// A sync failed as on Linux: the dirty pages stay in the cache, count as clean, and never reach the medium
-    /// unless somebody writes to them again. The length is not data, and stays pending.
-    pub(crate) fn drop_dirty(&mut self, seq: Seq) {
+    /// A sync of the first so many pending changes failed as on Linux: their pages stay in the cache, count as clean, and never
+    /// reach the medium unless somebody writes to them again. What came after them may have done so: such a page is written whole.
+    /// The length is not data, and stays pending.
+    pub(crate) fn drop_dirty(&mut self, count: usize) {
+        let rest = self.log.split_off(count);
+        let Some(last) = self.log.last().map(|op| DataOp { change: DataChange::SetLen, ..op.clone() }) else {
+            self.log = rest;
+            return;
+        };
+        let mut cache = self.durable.clone();
+        let mut dropped = BTreeSet::new();
         for op in &self.log {
-            if let DataChange::Write { position, data } = &op.change {
-                self.differs.extend(pieces(*position, data.len() as u64, PAGE).map(|(page, ..)| page));
-            }
+            op.apply(&mut cache);
+            dropped.extend(op.pages());
         }
-        self.differs.split_off(&self.seen.len().div_ceil(PAGE));
+        dropped.split_off(&last.len.div_ceil(PAGE));
         // A cut is not data either: the zeros behind it are the file system's business.
-        let mut lens: Vec<DataOp> = Vec::new();
-        for op in self.log.drain(..) {
-            if matches!(op.change, DataChange::SetLen) {
-                lens.push(op);
-            }
+        self.log.retain(|op| matches!(op.change, DataChange::SetLen));
+        if self.log.last().map_or(self.durable.len(), |op| op.len) != last.len {
+            self.log.push(last);
         }
-        let durable_len = lens.last().map_or(self.durable.len(), |op| op.len);
-        self.log = lens;
-        if durable_len != self.seen.len() {
-            self.push(seq, DataChange::SetLen, self.seen.len());
+        for op in rest {
+            op.apply(&mut cache);
+            self.keep_after_a_drop(op, &mut dropped, &cache);
         }
+        self.differs.append(&mut dropped);
+    }
+
+    /// A change that came after those that were dropped is pending still, and brings back the pages that it touches as a whole.
+    fn keep_after_a_drop(&mut self, op: DataOp, dropped: &mut BTreeSet<u64>, cache: &Content) {
+        if matches!(op.change, DataChange::SetLen) {
+            dropped.split_off(&op.len.div_ceil(PAGE));
+        }
+        let pages: Vec<u64> = op.pages().collect();
+        let whole = pages.iter().any(|page| dropped.contains(page)).then(|| {
+            let start = pages[0] * PAGE;
+            let end = ((pages[pages.len() - 1] + 1) * PAGE).min(cache.len());
+            let data = cache.slice(start, end.saturating_sub(start)).into();
+            DataOp { change: DataChange::Write { position: start, data }, ..op.clone() }
+        });
+        dropped.retain(|page| !pages.contains(page));
+        let replaced = whole.is_some() && matches!(op.change, DataChange::Write { .. });
+        self.log.extend((!replaced).then_some(op));
+        self.log.extend(whole);
     }
 
     /// Notes a failed writeback: each descriptor open now is told once.
@@ -253,6 +276,15 @@ impl FileNode {
 }
 
 impl DataOp {
+    /// The pages that it makes dirty: of a cut, the one that it goes through.
+    fn pages(&self) -> impl Iterator<Item = u64> + use<> {
+        let (position, len) = match &self.change {
+            DataChange::Write { position, data } => (*position, data.len() as u64),
+            DataChange::SetLen => (self.len, u64::from(!self.len.is_multiple_of(PAGE))),
+        };
+        pieces(position, len, PAGE).map(|(page, ..)| page)
+    }
+
     /// Makes the change on the medium.
     pub(crate) fn apply(&self, durable: &mut Content) {
         match &self.change {

@@ -11,6 +11,8 @@
 //! | [`AtWork::end`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that was the last thing it did |
 //! | [`Disk::finish`] | when the wait is over |
 //!
+//! A sync that fails drops what it covers, and nothing that has come since; it does so when it is carried out, also where it is stalled.
+//!
 //! A stalled sync that a job goes on from is over when it does: all of a job happens at one moment. Only a file has slow
 //! syncs, and only in a job: what a directory, or anything outside a job, has to keep is durable at once.
 
@@ -124,7 +126,7 @@ impl Machine {
     }
 
     /// Up to where a sync that begins now covers a file.
-    fn covered_to(&self, ino: Ino) -> Seq {
+    pub(crate) fn covered_to(&self, ino: Ino) -> Seq {
         match &self.job {
             // What the job itself has written comes before its sync, and with it all that lies before that.
             Some(job) if self.state.pending_since(ino, job.began) == 0 => job.handed_over,

@@ -48,10 +48,12 @@ pub(crate) enum Change {
     SyncDir {
         ino: Ino,
     },
-    /// The sync of a file failed, as on Linux.
+    /// The sync of a file failed, as on Linux: of all that is pending, but of the last so many of its changes, which have come since
+    /// the sync began.
     DropDirty {
         ino: Ino,
         errno: Errno,
+        all_but: usize,
     },
     /// A process was told of the failure: whoever opens the file next is not.
     TellError {
@@ -239,13 +241,10 @@ impl State {
             }
             Change::SyncFile { ino, all_but } => self.sync_file(*ino, *all_but),
             Change::SyncDir { ino } => self.sync_dir(*ino),
-            Change::DropDirty { ino, errno } => {
-                let seq = self.seq;
-                self.edit_file(*ino, |file| {
-                    file.drop_dirty(seq);
-                    file.raise_error(*errno);
-                });
-            }
+            Change::DropDirty { ino, errno, all_but } => self.edit_file(*ino, |file| {
+                file.drop_dirty(file.log.len().saturating_sub(*all_but));
+                file.raise_error(*errno);
+            }),
             Change::TellError { ino } => self.edit_file(*ino, |file| file.error_told = true),
             Change::Rewrite { ino, content } => self.edit_file(*ino, |file| {
                 file.log.clear();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faults::{Config, Disk, Fault, File, Keep, Kind, Op, Open, Process, Profile};
+use faults::{Config, Disk, Errno, Fault, File, Keep, Kind, Op, Open, Process, Profile};
 
 fn disk() -> (Disk, Process, File) {
     let disk = Disk::new(Config::new(Profile::Strict));
@@ -148,4 +148,47 @@ fn a_history_knows_what_a_slow_sync_covers() {
     let first_off = history.without_syncs(|step| step.site == first);
     assert_eq!(least(&first_off), b"12");
     assert_eq!(least(&history.with_sync(2, "/a.log").unwrap()), b"12");
+}
+
+/// What a sync that fails drops is what it covers: what came after the job was handed over is dirty still, and where it lies in a page
+/// with what was dropped, the page is written whole.
+#[test]
+fn a_slow_sync_that_fails_drops_what_it_covers_and_no_more() {
+    let page = usize::try_from(faults::PAGE).unwrap();
+    for stalls in [false, true] {
+        let (disk, _process, file) = disk();
+        if stalls {
+            stall(&disk);
+        }
+        disk.aim(Fault::error(Op::Sync, "*", Errno::EIO)).unwrap();
+        file.write_at(&vec![1; 2 * page - 6], 0).unwrap();
+        let handed_over = disk.moment();
+        file.write_at(&vec![2; page], (2 * page - 6) as u64).unwrap();
+        let job = disk.begin_job(handed_over);
+        file.sync_data().unwrap_err();
+        assert!(job.end().is_none());
+        file.sync_data().unwrap();
+        let kept = durable(&disk);
+        assert!(kept[..page].iter().all(|byte| *byte == 0), "the first page is dropped");
+        assert!(kept[page..2 * page - 6].iter().all(|byte| *byte == 1), "the second was written to again");
+        assert!(kept[2 * page - 6..].iter().all(|byte| *byte == 2), "what came later is kept");
+        let mut seen = vec![0; 3 * page];
+        assert_eq!(file.read_at(&mut seen, 0).unwrap(), 3 * page - 6);
+        assert_eq!((seen[0], seen[2 * page]), (1, 2), "and all of it can be read");
+    }
+}
+
+/// Likewise a cut that came after the sync began, through a page that it dropped.
+#[test]
+fn a_cut_after_a_slow_sync_that_fails_brings_back_the_page_that_it_goes_through() {
+    let (disk, _process, file) = disk();
+    disk.aim(Fault::error(Op::Sync, "*", Errno::EIO)).unwrap();
+    file.write_at(b"one", 0).unwrap();
+    let handed_over = disk.moment();
+    file.set_len(2).unwrap();
+    let job = disk.begin_job(handed_over);
+    file.sync_data().unwrap_err();
+    assert!(job.end().is_none());
+    file.sync_data().unwrap();
+    assert_eq!(durable(&disk), b"on");
 }
