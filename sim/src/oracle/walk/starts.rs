@@ -77,7 +77,8 @@ impl Walk {
         }
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
-            let in_order = known.is_some_and(|p| !p.harm.is_changed() && !p.indexes.may_be_lost());
+            let is_whole = |p: &Partition| p.indexes.are_trusted() && !p.indexes.may_be_lost();
+            let in_order = known.is_some_and(|p| !p.harm.is_changed() && is_whole(p));
             if in_order && !said.rebuilt.is_empty() {
                 let found = format!("built anew: {}", said.rebuilt.join(", "));
                 let expected = ("the indexes are there after a clean stop", found.as_str());

@@ -13,7 +13,7 @@ use crate::scenario::{
 };
 
 /// The names in `weights`.
-pub const MOVES: [&str; 38] = [
+pub const MOVES: [&str; 39] = [
     "produce",
     "consume",
     "fetch",
@@ -49,6 +49,7 @@ pub const MOVES: [&str; 38] = [
     "damage-index",
     "tear-log",
     "lose-sector",
+    "rot",
     "partition",
     "clock",
     "wait",
@@ -111,6 +112,7 @@ impl Mover<'_> {
             "damage-index" => self.damage_index(out),
             "tear-log" => self.tear_log(out),
             "lose-sector" => self.lose_sector(out),
+            "rot" => self.rot(out),
             "partition" => self.partition(out),
             "clock" => out.push(self.clock()),
             _ => out.push(Step::Advance(self.short())),
@@ -388,6 +390,26 @@ impl Mover<'_> {
             out.extend([Step::Crash, any(), self.produce(), self.consume()]);
         }
         out.extend([Step::Calm, self.fetch(), start()]);
+    }
+
+    /// A bit flips as it is read, by a client or by a start.
+    fn rot(&mut self, out: &mut Vec<Step>) {
+        let rng = &mut self.streams.faults;
+        let pattern =
+            *["*.log", "*.log", "*.log", "*.index", "*.timeindex", "**"].choose(rng).unwrap_or(&"*.log");
+        let kind = FaultKind::Flip { bit: rng.random_range(0..2400) };
+        let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
+        if rng.random_range(0..2u32) == 0 {
+            out.push(fault(Op::Read, pattern, aim, kind));
+            out.extend([self.consume(), self.fetch(), Step::Calm]);
+        } else {
+            let during = Some(Phase::Recovery);
+            out.push(fault(Op::Read, pattern, Aim { during, ..aim }, kind));
+            let any = Step::Restart(Start { expect: StartExpect::Any, ..Start::default() });
+            out.extend([self.down(), any, Step::Calm]);
+        }
+        self.work(out);
+        out.extend([start(), self.consume()]);
     }
 
     // Network and time.
