@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::explore::{Bounds, Report, Run, explore};
+use crate::explore::{Bounds, Report, Run, explore_within};
 use crate::outcome::{Failure, Outcome};
 use crate::patience::within;
 use crate::scenario::Scenario;
@@ -50,7 +50,7 @@ pub struct Effort {
     pub all: bool,
     /// How many threads.
     pub threads: usize,
-    /// How long a single run may take.
+    /// How long a single run may take, or the recovery of one image.
     pub patience: Duration,
 }
 
@@ -83,6 +83,9 @@ pub struct Table {
     pub barriers: Vec<Barrier>,
     /// Scenarios that fail with every sync in place, and how: nothing can be said about barriers with them.
     pub broken: Vec<(String, String)>,
+    /// Explorations in which a recovery has not come to its end with a sync switched off: that place, the scenario, and the crash. Nobody
+    /// has looked at the rest of their images.
+    pub hung: Vec<(SourceLine, String, String)>,
     /// Calls in the source that no scenario reaches.
     pub unreached: Vec<SourceLine>,
 }
@@ -91,7 +94,7 @@ impl Table {
     /// Whether every place is noticed by some scenario.
     pub fn holds(&self) -> bool {
         let noticed = self.barriers.iter().all(|b| !b.noticed.is_empty());
-        self.broken.is_empty() && self.unreached.is_empty() && noticed
+        self.broken.is_empty() && self.hung.is_empty() && self.unreached.is_empty() && noticed
     }
 }
 
@@ -119,12 +122,16 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
         }
     }
     let places: Vec<(SourceLine, Vec<&Reached<'_>>)> = places.into_iter().collect();
-    table.barriers = on_all(effort.threads, &places, |(place, reached)| {
-        let barrier =
-            Barrier { place: place.clone(), reached: reached.len(), noticed: notice(place, reached, effort) };
+    let tried = on_all(effort.threads, &places, |(place, reached)| {
+        let (noticed, hung) = notice(place, reached, effort);
+        let barrier = Barrier { place: place.clone(), reached: reached.len(), noticed };
         each(&barrier);
-        barrier
+        (barrier, hung)
     });
+    for (barrier, hung) in tried {
+        table.hung.extend(hung.into_iter().map(|(name, crash)| (barrier.place.clone(), name, crash)));
+        table.barriers.push(barrier);
+    }
     let known: BTreeSet<&SourceLine> = places.iter().map(|(place, _)| place).collect();
     table.unreached = source::places().into_iter().filter(|place| !known.contains(place)).collect();
     table
@@ -144,13 +151,25 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
     let running = ran.syncs.into_iter().map(SourceLine::from).collect();
     let mut exploring = BTreeSet::new();
     if let Some(run) = &subject.run {
-        let report = explore(run, Bounds { depth: 1, cuts: effort.all, ..effort.bounds });
+        let bounds = Bounds { depth: 1, cuts: effort.all, ..effort.bounds };
+        let report = visited(run, bounds, effort.patience)?;
         if let Some(what) = broken(&report) {
             return Err(what);
         }
         exploring = report.sites.into_iter().map(SourceLine::from).collect();
     }
     Ok(Reached { subject, running, exploring })
+}
+
+/// The crash points of a run; where a recovery does not come to its end, which.
+fn visited(run: &Run, bounds: Bounds, patience: Duration) -> Result<Report, String> {
+    match explore_within(run, bounds, patience, || ()) {
+        Ok(Ok(report)) => Ok(report),
+        Ok(Err(crash)) => {
+            Err(format!("the recovery has not come to its end after {} s {crash}", patience.as_secs()))
+        }
+        Err(e) => Err(format!("no thread to visit its crash points: {e}")),
+    }
 }
 
 /// All seeds of a scenario; `None` where they do not come to their end, or the system has no thread for them. A thread that hangs
@@ -162,28 +181,42 @@ fn run(scenario: &Scenario, off: &[SourceLine], patience: Duration) -> Option<Ra
 }
 
 /// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
-/// histories first, and crashes inside recovery last.
-fn notice(place: &SourceLine, reached: &[&Reached<'_>], effort: Effort) -> Vec<Noticed> {
-    let mut noticed: Vec<Noticed> = Vec::new();
+/// histories first, and crashes inside recovery last. Beside them, those of which a recovery hangs, and where: that is no noticing.
+fn notice(
+    place: &SourceLine,
+    reached: &[&Reached<'_>],
+    effort: Effort,
+) -> (Vec<Noticed>, Vec<(String, String)>) {
+    let (mut noticed, mut hung): (Vec<Noticed>, Vec<(String, String)>) = Default::default();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
         let ran = run(&found.subject.scenario, std::slice::from_ref(place), effort.patience);
         if let Some(what) = ran.and_then(|ran| ran.failed).as_ref().and_then(missed) {
             noticed.push(Noticed { name: found.subject.name.clone(), explored: false, what });
         }
         if !(noticed.is_empty() || effort.all) {
-            return noticed;
+            return (noticed, hung);
         }
     }
     for (bounds, found) in tries(place, reached, effort) {
         let Some(run) = &found.subject.run else { continue };
-        if let Some(what) = broken(&explore(&run.without(place), bounds)) {
-            noticed.push(Noticed { name: found.subject.name.clone(), explored: true, what });
+        let name = &found.subject.name;
+        // What hangs once hangs again, and takes a core.
+        if hung.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        match visited(&run.without(place), bounds, effort.patience) {
+            Ok(report) => noticed.extend(broken(&report).map(|what| Noticed {
+                name: name.clone(),
+                explored: true,
+                what,
+            })),
+            Err(why) => hung.push((name.clone(), why)),
         }
         if !(noticed.is_empty() || effort.all) {
-            return noticed;
+            return (noticed, hung);
         }
     }
-    noticed
+    (noticed, hung)
 }
 
 /// The explorations that may notice, in the order in which they are tried: those of scenarios that sync there as they run come

@@ -63,6 +63,31 @@ pub fn within<T: Send + 'static>(
     }
 }
 
+/// Runs it on a thread of its own, and asks this from time to time meanwhile: an answer ends the waiting, and is what comes of it. The
+/// thread then goes on, and ends with the process.
+pub fn unless<T: Send + 'static, A>(
+    every: Duration,
+    ask: impl Fn() -> Option<A>,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<Result<T, A>> {
+    let (tell, told) = channel();
+    let thread = std::thread::Builder::new().spawn(move || _ = tell.send(run()))?;
+    loop {
+        match told.recv_timeout(every) {
+            Ok(value) => return Ok(Ok(value)),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(answer) = ask() {
+                    return Ok(Err(answer));
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => return Err(std::io::Error::other("the thread has told nothing")),
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +113,14 @@ mod tests {
         assert_eq!(told.recv(), Ok("late"));
         assert!(told.recv().is_err());
         drop(watch);
+    }
+
+    #[test]
+    fn what_hangs_is_left_behind_once_somebody_says_so() {
+        let every = Duration::from_millis(1);
+        assert_eq!(unless(every, || None::<()>, || 7).ok(), Some(Ok(7)));
+        let (_keep, never) = channel::<()>();
+        assert_eq!(unless(every, || Some("late"), move || never.recv()).ok(), Some(Err("late")));
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn every_sync_is_noticed_when_it_is_missing() {
     let unnoticed: Vec<String> =
         table.barriers.iter().filter(|b| b.noticed.is_empty()).map(|b| b.place.to_string()).collect();
     assert!(table.broken.is_empty(), "{:?}", table.broken);
+    assert!(table.hung.is_empty(), "{:?}", table.hung);
     assert!(unnoticed.is_empty(), "nothing notices that these do not sync: {unnoticed:?}");
     assert!(table.unreached.is_empty(), "no scenario reaches these: {:?}", table.unreached);
     assert!(table.holds() && table.barriers.len() > 20, "{} barriers", table.barriers.len());

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use faults::{Op, Site};
-use sim::explore::{Bounds, Choice, Run, Violation, Whereabouts, explore, explore_telling, locate};
+use sim::explore::{
+    Bounds, Choice, Run, Violation, Whereabouts, explore, explore_telling, explore_within, locate,
+};
 use sim::source_line::SourceLine;
 use sim::suite;
 
@@ -171,6 +173,23 @@ fn a_thread_that_hangs_is_late() {
         assert!(explored.join().expect("it ends").holds());
     });
     assert_eq!(whereabouts.late(Duration::ZERO), None, "nobody is on the way any more");
+}
+
+/// Who waits for an exploration goes on without what hangs, and knows where.
+#[test]
+fn an_image_that_hangs_is_left_behind() {
+    let run = recorded("torn_tail");
+    let explored = |hangs: bool| {
+        let patience = if hangs { Duration::from_millis(1) } else { Duration::from_secs(3600) };
+        let done = move || {
+            while hangs {
+                std::thread::park();
+            }
+        };
+        explore_within(&run, bounds(1), patience, done).expect("there are threads")
+    };
+    assert_eq!(explored(true).expect_err("it hangs at the first").point.steps, 0);
+    assert!(explored(false).expect("it ends").holds());
 }
 
 /// What the explorer is asked about is the scenario, and not only what comes of its crashes.

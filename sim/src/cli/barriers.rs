@@ -37,14 +37,14 @@ pub struct Barriers {
     /// Threads; 0: one per core.
     #[arg(long, visible_alias = "jobs", default_value_t = 0, value_parser = super::threads)]
     threads: usize,
-    /// How long a single run may take; crash points are not runs.
+    /// How long a single run may take, or the recovery of one image.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,
 }
 
 impl Barriers {
     /// Exit code 0: some scenario notices each. 1: one is noticed by none, or reached by none, or a scenario fails with every
-    /// sync in place. 2: a scenario is wrong. 4: the harness failed, or a run took too long.
+    /// sync in place. 2: a scenario is wrong. 4: the harness failed, or a run, or a recovery, took too long.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let began = Instant::now();
@@ -67,6 +67,9 @@ impl Barriers {
         });
         bar.finish_and_clear();
         self.tell(&table, subjects.len(), began.elapsed());
+        if !table.hung.is_empty() {
+            return ExitCode::from(4);
+        }
         ExitCode::from(u8::from(!table.holds()))
     }
 
@@ -98,6 +101,9 @@ impl Barriers {
         for (name, what) in &table.broken {
             say!("{name}: fails with every sync in place ({what}): left out");
         }
+        for (place, name, why) in &table.hung {
+            say!("{name} without {place}: {why}");
+        }
         for place in &table.unreached {
             say!("{:<40} no scenario reaches it", place.to_string());
         }
@@ -110,6 +116,10 @@ impl Barriers {
         let left_out = match table.broken.len() {
             0 => String::new(),
             some => format!("; {some} left out, which fail with every sync in place"),
+        };
+        let left_out = match table.hung.len() {
+            0 => left_out,
+            some => format!("{left_out}; {some} explorations hang"),
         };
         say!("\n{all} barriers, {how} ({subjects} scenarios{left_out}, {:.1} s)", took.as_secs_f64());
     }

@@ -148,9 +148,8 @@ impl Explore {
     fn hurry_images(&self, file: &ScenarioFile, seed: u64, whereabouts: &Arc<Whereabouts>) -> Watch {
         let (path, patience) = (file.path.display().to_string(), self.patience);
         let whereabouts = whereabouts.clone();
-        let every = (patience / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         watch_for(
-            every,
+            Whereabouts::every(patience),
             move || whereabouts.late(patience),
             move |crash| {
                 let seconds = patience.as_secs();

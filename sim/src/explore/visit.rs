@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use broker::settings::Settings;
 use faults::{Cursor, Image, Images, Keep, SECTOR};
@@ -21,6 +21,7 @@ use crate::executor::panics::caught;
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
+use crate::patience::unless;
 use crate::trace::{CrashKind, Event, Millis, TopicPartition};
 use crate::world::host::{files_of, log_settings};
 
@@ -84,6 +85,23 @@ pub fn explore_telling(
     done: &(dyn Fn() + Sync),
 ) -> Report {
     explore_with(run, bounds, None, (whereabouts, done))
+}
+
+/// As [`explore_telling`], on threads of its own; where the recovery of one image takes longer than this, the crash that led to it. What
+/// hangs there goes on, and ends with the process.
+pub fn explore_within(
+    run: &Run,
+    bounds: Bounds,
+    patience: Duration,
+    done: impl Fn() + Send + Sync + 'static,
+) -> std::io::Result<Result<Report, Crash>> {
+    let (run, whereabouts) = (run.clone(), Arc::new(Whereabouts::default()));
+    let watched = whereabouts.clone();
+    unless(
+        Whereabouts::every(patience),
+        move || watched.late(patience),
+        move || explore_telling(&run, bounds, &whereabouts, &done),
+    )
 }
 
 /// As [`explore`]; with a sync that is added to a recovery, nothing but the crash points of that recovery.

@@ -30,6 +30,11 @@ impl Whereabouts {
         late.map(|(_, crash)| *crash).min()
     }
 
+    /// How often to ask who is late.
+    pub fn every(patience: Duration) -> Duration {
+        (patience / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, (Instant, Crash)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
