@@ -25,7 +25,7 @@ use super::model::{Model, Partition, Slot};
 use super::obstacles::{Before, Obstacles};
 use super::p10_routed::partition_of;
 use super::topic_changes::TopicChanges;
-use super::{Findings, Promise};
+use super::{Findings, Promise, paths};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
 use crate::trace::{Answer, At, Millis, Placed, Request, Sent};
@@ -37,8 +37,8 @@ const WAKING_MS: Millis = 50;
 const BESIDE_RECORD: u64 = 64;
 const BESIDE_RECORDS: u64 = 1024;
 
-/// So many records any broker takes in a request.
-const RECORDS_FEW: usize = 10_000;
+/// So many partitions any topic can be made with.
+const PARTITIONS_FEW: u32 = 1000;
 
 /// What was true when a request was made.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +54,8 @@ pub(super) struct Asked {
     /// The topics that were certainly gone, and how often one had been asked for.
     gone: BTreeSet<Arc<str>>,
     pub(super) creations: u64,
+    /// Whether there was no topic of the name that one is to be made of, and nobody else was making one.
+    is_free: bool,
     /// Whether the record that is asked for was promised.
     promised: bool,
     /// Whether the same client was waiting for something else, which is answered first.
@@ -123,6 +125,10 @@ impl Grounds<'_> {
             ..Asked::default()
         };
         match request {
+            Request::CreateTopic { topic, .. } => {
+                asked.is_free = self.is_free(topic) && !self.topic_changes.is_arriving(topic);
+            }
+            Request::DeleteTopic { topic } => asked.topics.extend(self.there(topic)),
             Request::ListTopics => {
                 asked.topics.extend(self.model.topics.keys().filter_map(|topic| self.there(topic)));
                 asked.gone = self.model.deleted.clone();
@@ -134,6 +140,11 @@ impl Grounds<'_> {
             asked.promised = known.and_then(|known| known.slots.get(from)).is_some_and(Slot::is_promised);
         }
         asked
+    }
+
+    /// Whether there is certainly no topic of this name.
+    fn is_free(&self, topic: &Arc<str>) -> bool {
+        !self.model.topics.contains_key(topic) && !self.topic_changes.is_leaving(topic)
     }
 
     /// A topic that is certainly there.
@@ -148,6 +159,13 @@ impl Grounds<'_> {
     /// Whether it is the same topic still, and certainly there.
     fn is_still_there(&self, topic: &Topic) -> bool {
         self.there(&topic.name).is_some_and(|now| now.born == topic.born)
+    }
+
+    /// Whether it is the same topic still, and nobody deletes it but who asks now.
+    fn waits_to_leave(&self, topic: &Topic) -> bool {
+        let known = self.model.topics.get(&topic.name).filter(|known| known.born == topic.born);
+        let is_certain = known.is_some_and(|known| !known.uncertain && known.successor.is_none());
+        is_certain && self.topic_changes.leaving(&topic.name) == 1
     }
 
     /// Whether no answer has come.
@@ -218,12 +236,22 @@ impl Grounds<'_> {
         let topic = asked.topics.first().filter(|topic| self.is_still_there(topic));
         let is_valid = match request {
             Request::ListTopics => true,
+            Request::CreateTopic { topic, partitions, .. } => {
+                let nobody_else = asked.creations == self.topic_changes.creations();
+                let can_be = paths::can_be_topic(topic) && (1..=PARTITIONS_FEW).contains(partitions);
+                asked.is_free && nobody_else && self.is_free(topic) && can_be
+            }
+            Request::DeleteTopic { .. } => {
+                asked.topics.first().is_some_and(|topic| self.waits_to_leave(topic))
+            }
             request => topic.is_some_and(|topic| self.is_valid(request, topic)),
         };
         if !is_valid || !self.obstacles.is_quiet(asked.before) {
             return;
         }
-        if refusals(answer).into_iter().any(says_what_is_wrong) {
+        let deletes = matches!(request, Request::DeleteTopic { .. });
+        let is_wrong = |code| says_what_is_wrong(code) || (deletes && code == Code::UnknownTopic);
+        if refusals(answer).into_iter().any(is_wrong) {
             let said = ("no error: the request keeps to all the rules", in_words(answer));
             f.broke(Promise::Live, "refused for nothing", subject(request), said, &[]);
         }
@@ -245,7 +273,7 @@ impl Grounds<'_> {
         let bytes =
             |record: &Sent| (record.key.as_ref().map_or(0, |key| key.len()) + record.value.len()) as u64;
         let all: u64 = records.iter().map(|record| bytes(record) + BESIDE_RECORD).sum();
-        let few = (1..=RECORDS_FEW).contains(&records.len());
+        let few = (1..=self.model.records_max).contains(&(records.len() as u64));
         few && records.iter().all(|record| bytes(record) <= self.model.record_bytes_max)
             && all + BESIDE_RECORDS <= self.model.frame_bytes_max
     }

@@ -161,6 +161,8 @@ pub struct Model {
     pub record_bytes_max: u64,
     /// The longest request that the running broker takes.
     pub frame_bytes_max: u64,
+    /// The most records that it takes in a request.
+    pub records_max: u64,
     /// Topics that are gone: deleted, and not made anew.
     pub deleted: BTreeSet<Arc<str>>,
     /// Whether the mark of a clean stop may lie on the disk.

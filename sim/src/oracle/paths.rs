@@ -77,6 +77,13 @@ pub fn is_bookkeeping(path: &str) -> bool {
     is_of_the_session(path) || name(path) == TOPIC
 }
 
+/// Whether a topic can have this name: the marks of the session, done or in the making, lie beside the topics.
+pub fn can_be_topic(name: &str) -> bool {
+    let is_legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    let is_mark = MARKS.contains(&name.strip_suffix(".tmp").unwrap_or(name));
+    (1..=249).contains(&name.len()) && name.bytes().all(is_legal) && !is_mark && name != "." && name != ".."
+}
+
 fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -90,6 +97,15 @@ mod tests {
         assert!(["running", "clean", "was-clean", "orders/0/synced"].into_iter().all(is_of_the_session));
         assert!(!["topic", "orders/0/clean", "clean/topic"].into_iter().any(is_of_the_session));
         assert!(is_bookkeeping("orders/topic") && !is_bookkeeping("orders/0/00000000000000000000.log"));
+    }
+
+    #[test]
+    fn the_marks_of_the_session_are_no_names_of_topics() {
+        let long = "x".repeat(249);
+        assert!(["orders", "a.b_c-1", "running.old", long.as_str()].into_iter().all(can_be_topic));
+        let longer = "x".repeat(250);
+        let none = ["", ".", "..", "a/b", "a~new", "clean", "running.tmp", longer.as_str()];
+        assert!(!none.into_iter().any(can_be_topic));
     }
 
     #[test]

@@ -7,14 +7,22 @@ use std::sync::Arc;
 pub(super) struct TopicChanges {
     /// Topics that somebody is deleting.
     leaving: Vec<Arc<str>>,
+    /// Topics that somebody is making.
+    arriving: Vec<Arc<str>>,
     /// How often somebody has asked for a topic to be made.
     creations: u64,
 }
 
 impl TopicChanges {
-    /// Somebody asks for a topic to be made.
-    pub(super) fn creation_begins(&mut self) {
+    /// Somebody asks for this one to be made.
+    pub(super) fn creation_begins(&mut self, topic: &Arc<str>) {
         self.creations += 1;
+        self.arriving.push(topic.clone());
+    }
+
+    /// Who asked for that has an answer, or has given up.
+    pub(super) fn creation_ends(&mut self, topic: &Arc<str>) {
+        take(&mut self.arriving, topic);
     }
 
     /// Somebody asks for this one to be deleted.
@@ -24,9 +32,17 @@ impl TopicChanges {
 
     /// Who asked for that has an answer, or has given up.
     pub(super) fn deletion_ends(&mut self, topic: &Arc<str>) {
-        if let Some(at) = self.leaving.iter().position(|leaving| leaving == topic) {
-            self.leaving.remove(at);
-        }
+        take(&mut self.leaving, topic);
+    }
+
+    /// How many are deleting it.
+    pub(super) fn leaving(&self, topic: &str) -> usize {
+        self.leaving.iter().filter(|leaving| ***leaving == *topic).count()
+    }
+
+    /// Whether somebody is making it.
+    pub(super) fn is_arriving(&self, topic: &str) -> bool {
+        self.arriving.iter().any(|arriving| **arriving == *topic)
     }
 
     /// Whether somebody is deleting it.
@@ -37,5 +53,12 @@ impl TopicChanges {
     /// How often somebody has asked for a topic to be made.
     pub(super) fn creations(&self) -> u64 {
         self.creations
+    }
+}
+
+/// Takes one of these out.
+fn take(from: &mut Vec<Arc<str>>, topic: &Arc<str>) {
+    if let Some(at) = from.iter().position(|other| other == topic) {
+        from.remove(at);
     }
 }

@@ -19,6 +19,8 @@ pub struct Starting {
     pub record_bytes_max: u64,
     /// The longest request that it takes.
     pub frame_bytes_max: u64,
+    /// The most records that it takes in one.
+    pub records_max: u64,
     /// How long a connection may be silent, or take for a request or an answer, whichever is shortest.
     pub silence_max_ms: Millis,
     /// The longest that a record waits for its sync beyond the interval, with all that may delay it.

@@ -295,6 +295,7 @@ impl Host {
             connections_max: limits.connections as u64,
             record_bytes_max: log.max_record_bytes.into(),
             frame_bytes_max: limits.frame_bytes as u64,
+            records_max: limits.request_records as u64,
             silence_max_ms: millis(limits.idle.min(limits.frame_time).min(limits.write_time)),
             sync_slack_ms: Pace { sync: millis(self.stalls.longest_sync()), ..Pace::default() }.sync_slack(),
             lying: self.disk.config().profile == faults::Profile::Lying,

@@ -299,4 +299,76 @@ fn a_request_that_keeps_to_the_rules_breaks_none() {
     let id = story.call(latest());
     story.answer(id, of_disk(Code::InvalidRequest));
     assert_eq!(story.broken(), ["refused for nothing"]);
+    let many = |records: usize| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        let id = story.asks(&"a".repeat(records));
+        story.answer(id, of_disk(Code::InvalidRequest));
+        story.broken()
+    };
+    assert_eq!((many(100), many(101)), (vec!["refused for nothing"], vec![]), "the broker takes 100");
+}
+
+fn makes(topic: &str, partitions: u32) -> Request {
+    Request::CreateTopic { topic: topic.into(), partitions, retention_bytes: None, retention_ms: None }
+}
+
+fn deletes(topic: &str) -> Request {
+    Request::DeleteTopic { topic: topic.into() }
+}
+
+#[test]
+fn a_topic_that_can_be_made_is_made() {
+    let story = |before: &dyn Fn(&mut Story), topic: &str, partitions: u32, code: Code| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        before(&mut story);
+        let id = story.call(makes(topic, partitions));
+        story.answer(id, of_disk(code));
+        story.broken()
+    };
+    let nothing = |_: &mut Story| ();
+    for code in [Code::InvalidRequest, Code::InvalidTopic, Code::TopicExists] {
+        assert_eq!(story(&nothing, "more", 3, code), ["refused for nothing"], "{code:?}");
+    }
+    assert_eq!(story(&nothing, "orders", 1, Code::TopicExists), NONE, "it is there");
+    assert_eq!(story(&nothing, "running", 1, Code::InvalidTopic), NONE, "that is another file's name");
+    assert_eq!(story(&nothing, "more", 0, Code::InvalidRequest), NONE, "with nothing in it");
+    let said = |request: Request, answer: Option<Answer>| {
+        move |story: &mut Story| {
+            let id = story.call(request.clone());
+            answer.clone().into_iter().for_each(|answer| story.answer(id, answer));
+        }
+    };
+    let lost = Answer::Lost { why: "only a restart shows it".into(), sent: true, told: true };
+    let exists = Code::TopicExists;
+    assert_eq!(story(&said(makes("more", 1), None), "more", 1, exists), NONE, "somebody else makes it");
+    assert_eq!(story(&said(makes("less", 1), None), "more", 1, exists), ["refused for nothing"]);
+    assert_eq!(
+        story(&said(deletes("orders"), Some(Answer::Done)), "orders", 1, exists),
+        ["refused for nothing"]
+    );
+    assert_eq!(story(&said(deletes("orders"), None), "orders", 1, exists), NONE, "it may be there still");
+    let unclear = |story: &mut Story| {
+        story.fails(Op::Write);
+        said(deletes("orders"), Some(lost.clone()))(story);
+    };
+    assert_eq!(story(&unclear, "orders", 1, exists), NONE);
+}
+
+#[test]
+fn a_topic_that_is_there_can_be_deleted() {
+    let story = |others: &[Request], topic: &str, code: Code| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        for other in others {
+            story.call(other.clone());
+        }
+        let id = story.call(deletes(topic));
+        story.answer(id, of_disk(code));
+        story.broken()
+    };
+    for code in [Code::InvalidRequest, Code::InvalidTopic, Code::UnknownTopic] {
+        assert_eq!(story(&[], "orders", code), ["refused for nothing"], "{code:?}");
+    }
+    assert_eq!(story(&[], "more", Code::UnknownTopic), NONE, "nobody has made it");
+    assert_eq!(story(&[deletes("orders")], "orders", Code::UnknownTopic), NONE, "somebody else deletes it");
+    assert_eq!(story(&[deletes("more")], "orders", Code::UnknownTopic), ["refused for nothing"]);
 }

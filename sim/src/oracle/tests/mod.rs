@@ -107,6 +107,7 @@ impl Story {
             connections_max: 100,
             record_bytes_max: 1000,
             frame_bytes_max: 10_000,
+            records_max: 100,
             silence_max_ms: 30_000,
             sync_slack_ms: 0,
             lying: self.lying,

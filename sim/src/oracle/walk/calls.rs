@@ -52,18 +52,19 @@ impl Walk {
             }
             self.model.produced.insert(id, produced);
         }
+        let waits = matches!(request, Request::Consume { wait_ms: 1.., .. });
+        let behind = waits && self.calls.values().any(|open| open.client == *client);
+        let mut asked = grounds!(self).asked(client, request, at, behind);
         let mut was_deleted = false;
         match request {
             Request::CreateTopic { topic, .. } => {
                 was_deleted = self.model.deleted.remove(topic);
-                self.topic_changes.creation_begins();
+                self.topic_changes.creation_begins(topic);
+                asked.creations = self.topic_changes.creations();
             }
             Request::DeleteTopic { topic } => self.topic_changes.deletion_begins(topic),
             _ => {}
         }
-        let waits = matches!(request, Request::Consume { wait_ms: 1.., .. });
-        let behind = waits && self.calls.values().any(|open| open.client == *client);
-        let asked = grounds!(self).asked(client, request, at, behind);
         let (client, request, entry) = (client.clone(), request.clone(), self.findings.entry);
         let open = Open { client, request, entry, struck: self.disk_errors.struck(), asked, was_deleted };
         self.calls.insert(id, open);
@@ -83,8 +84,10 @@ impl Walk {
         let Some(open) = self.calls.remove(&id) else { return };
         let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
-        if let Request::DeleteTopic { topic } = &open.request {
-            self.topic_changes.deletion_ends(topic);
+        match &open.request {
+            Request::CreateTopic { topic, .. } => self.topic_changes.creation_ends(topic),
+            Request::DeleteTopic { topic } => self.topic_changes.deletion_ends(topic),
+            _ => {}
         }
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {

@@ -103,6 +103,7 @@ impl Walk {
         (model.slack_ms, model.stalled_ms) = (starting.sync_slack_ms, 0);
         (model.record_bytes_max, model.frame_bytes_max) =
             (starting.record_bytes_max, starting.frame_bytes_max);
+        model.records_max = starting.records_max;
         model.lying |= starting.lying;
         model.starts += 1;
         model.noted = false;
