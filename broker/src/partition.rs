@@ -115,13 +115,6 @@ enum Location<F> {
     Nowhere,
 }
 
-/// How far retention has come with a segment that a reader wants.
-enum Taken {
-    Gone,
-    /// As good as gone: the log will start here.
-    Going(Offset),
-}
-
 #[derive(Debug)]
 struct Shared<D: Disk> {
     config: Config<D>,
@@ -208,15 +201,8 @@ impl<D: Disk> Partition<D> {
             });
             match read {
                 Ok((view, read)) => return self.fetched(from, range, view, read, hint),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    match self.taken_by_retention(from) {
-                        Some(Taken::Gone) => {} // look again at what there is
-                        Some(Taken::Going(start)) => {
-                            return Err(self.out_of_range(from, Range { start, ..range }));
-                        }
-                        None => return Err(self.unreadable(from, e)),
-                    }
-                }
+                // Look again at what there is.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && self.taken_by_retention(from) => {}
                 Err(source) => return Err(self.unreadable(from, source)),
             }
         }
@@ -250,15 +236,9 @@ impl<D: Disk> Partition<D> {
     }
 
     /// Whether retention has taken what was at this offset; nobody else may.
-    fn taken_by_retention(&self, offset: Offset) -> Option<Taken> {
+    fn taken_by_retention(&self, offset: Offset) -> bool {
         let state = self.lock();
-        if state.life == Life::Deleted {
-            return None;
-        }
-        if state.start > offset {
-            return Some(Taken::Gone);
-        }
-        state.removing.filter(|going| offset < going.end).map(|going| Taken::Going(going.end))
+        state.life != Life::Deleted && state.start > offset
     }
 
     fn out_of_range(&self, asked: Offset, Range { start, end }: Range) -> Error {

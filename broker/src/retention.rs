@@ -1,7 +1,8 @@
 //! Retention: the oldest segments of a partition go, by size or by age. Never the last one.
 //!
-//! Each segment is removed, and the removal made durable, before the log start offset rises over it: so no crash brings
-//! back what was gone, and, since they go one after another from the front, none leaves a gap.
+//! The log start offset rises over a segment when its removal begins: who asks for the first offset is never sent to one that is
+//! going. While the broker runs it does not go back, whatever comes of the removal; a crash in the middle of one may bring the
+//! segment back. Each removal is made durable before the next begins, from the front, so none leaves a gap.
 //!
 //! A segment's age is counted from its latest record. Two guards keep a wrong clock from doing harm: a segment goes only
 //! when two looks in a row find it too old, so that one jump of the clock deletes nothing at once; and a latest record

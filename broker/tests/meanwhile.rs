@@ -92,6 +92,44 @@ async fn a_reader_that_retention_overtakes_is_told_where_the_log_begins_now() {
     }
 }
 
+/// While the removal of a segment waits for the disk, its file is gone already: whoever asks where the log begins is not sent there.
+/// Nor is that taken back where the disk refuses the removal, and it is tried again.
+#[tokio::test]
+async fn the_first_offset_that_is_named_can_be_read_while_retention_waits_for_the_disk() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let settings = Settings { retention_bytes: Some(100), ..small() };
+    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    let _go_on = GoOn(disk.clone());
+    let partition = make(&broker).await;
+    for n in 0..12 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    partition.idle().await;
+    let first = |nth: u64| dir.path().join(format!("t/0/{:020}.log", 3 * nth));
+    let begins_behind = |nth: u64| {
+        let start = partition.range().unwrap().start;
+        assert_eq!(start, Offset::new(3 * nth + 3));
+        assert_eq!(partition.read(start, 1).unwrap().range.start, start);
+        assert_eq!(partition.first_at_or_after(Timestamp::ZERO).unwrap().unwrap().0, start);
+        assert_eq!(partition.read(Offset::ZERO, 1).unwrap_err().code(), Code::OffsetOutOfRange);
+    };
+    disk.0.dir_sync_hangs.store(true, Ordering::SeqCst);
+    let housekeeping = tokio::spawn(broker.clone().housekeeping());
+    until("the file is gone", || !first(0).exists()).await;
+    begins_behind(0);
+    disk.0.read_only.store(true, Ordering::SeqCst);
+    disk.0.dir_sync_hangs.store(false, Ordering::SeqCst);
+    until("the next removal has begun", || partition.range().unwrap().start > Offset::new(3)).await;
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        begins_behind(1);
+    }
+    assert!(first(1).exists());
+    disk.0.read_only.store(false, Ordering::SeqCst);
+    until("it is removed", || !first(1).exists()).await;
+    housekeeping.abort();
+}
+
 /// The reader has seen that its offset is there; when it opens the segment, its topic was deleted, and the file of that name is
 /// one of another topic, or is not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -196,6 +196,7 @@ impl<D: Disk> Partition<D> {
         let another_stays = state.active.is_some() || state.sealed.len() > 1;
         let may = another_stays && state.fenced.is_none() && state.life == Life::Open;
         state.removing = state.sealed.first().copied().filter(|s| may && s.end <= offset);
+        state.start = state.removing.map_or(state.start, |going| going.end.max(state.start));
         state.removing
     }
 
@@ -211,7 +212,6 @@ impl<D: Disk> Partition<D> {
         if !matches!(removed, Removed::Not(_)) {
             state.sealed.retain(|s| s.base != oldest.base);
             state.seen.remove(&oldest.base);
-            state.start = oldest.end;
         }
         if let Removed::InDoubt(e) = removed {
             self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));

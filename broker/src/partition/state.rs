@@ -23,7 +23,8 @@ pub(crate) struct State<D: Disk> {
     pub(crate) active: Option<Active<D::File>>,
     /// The log end offset: of what is written, durable or not.
     pub(crate) end: Offset,
-    /// The log start offset.
+    /// The log start offset. It rises when retention begins to remove a segment, so that nobody is sent to what is going, and
+    /// does not go back where the removal fails: what is left of the segment is not read, and goes at a later look.
     pub(crate) start: Offset,
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
@@ -223,11 +224,10 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The first known damage to records that are kept and lie between `start` and `end`. What a start of the broker could not read
+    /// The first known damage to records that are kept and lie before `end`. What a start of the broker could not read
     /// of a segment may be readable by now: a lookup reads all of such a segment anyway.
-    pub(super) fn damage_between(&self, start: Offset, end: Offset) -> Option<Error> {
-        let start = start.max(self.start);
-        let kept = |d: &&Damage| d.first < d.next && d.next > start && d.first < end;
+    pub(super) fn damage_before(&self, end: Offset) -> Option<Error> {
+        let kept = |d: &&Damage| d.first < d.next && d.next > self.start && d.first < end;
         let unread = |d: &Damage| {
             let has_it = |s: &Sealed| s.base <= d.first && d.next <= s.end;
             self.sealed.iter().any(|s| s.latest.is_none() && s.bytes > 0 && has_it(s))
