@@ -3,6 +3,7 @@
 mod bench;
 mod consume;
 mod dump;
+mod log;
 mod offsets;
 mod output;
 mod produce;

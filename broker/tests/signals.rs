@@ -4,15 +4,19 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::io::{PipeWriter, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use broker::client::{Client, Options};
+use broker::net::TcpConnector;
+use broker::settings::TopicSettings;
 use common::process::{Process, broker};
-use common::{LONG, consume, framed};
+use common::{LONG, consume, framed, ok};
+use rustix::fs::{OFlags, fcntl_setfl};
 
 /// Sends signals, one right after the other.
 fn signal(id: u32, names: &[&str]) {
@@ -59,6 +63,38 @@ fn a_second_signal_ends_at_once() {
     signal(server.id(), &["TERM"]);
     let (status, said) = server.wait();
     assert!(status.code() == Some(130) && said.contains("ended at once"), "{status}: {said}");
+}
+
+/// As behind a terminal that is stopped, or a pager that waits.
+#[tokio::test]
+async fn a_server_whose_log_nobody_reads_serves_and_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_unread, stderr) = std::io::pipe().unwrap();
+    let full = stderr.try_clone().unwrap();
+    let mut server = Process::start_heard_by(dir.path(), stderr.into());
+    fill(full);
+    let client = Client::new(TcpConnector, &server.addr, Options::default());
+    for n in 0..10 {
+        // Each tells a line.
+        ok(client.create_topic(&format!("t{n}"), &TopicSettings::with_partitions(1)).await);
+    }
+    server.signal("TERM");
+    let mut status = None;
+    until("it stops", || {
+        status = server.has_ended();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+/// Puts into a pipe what fits in.
+fn fill(mut pipe: PipeWriter) {
+    // Both ends of a clone share how they wait.
+    fcntl_setfl(&pipe, OFlags::NONBLOCK).unwrap();
+    for piece in [4096, 1] {
+        while pipe.write(&[b'x'; 4096][..piece]).is_ok() {}
+    }
+    fcntl_setfl(&pipe, OFlags::empty()).unwrap();
 }
 
 /// A measurement, and the server that it started. Both are killed when it is dropped, so that a server which was left

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use super::log::{Lines, Log};
 use super::signals::Signals;
 use super::{Stop, quantity, startup};
 
@@ -40,7 +41,8 @@ const BACKLOG: u32 = 1024;
 
 SIGTERM and SIGINT (Ctrl-C) stop the server cleanly: it finishes what it has received, and syncs.
 A second signal, half a second later or more, stops it at once, like a crash. BROKER_LOG=debug
-logs more.
+logs more. Nothing waits for the log: where nobody reads standard error, lines are dropped, and
+how many is said later.
 
 Examples:
   broker serve --data /var/lib/broker
@@ -245,16 +247,28 @@ impl Room {
 }
 
 pub fn run(args: Args) -> Result<(), Stop> {
-    let filter = EnvFilter::try_from_env("BROKER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = Log::begin(io::stderr()).map_err(|e| format!("cannot start threads: {e}"))?;
+    log.take_panics();
+    let (filter, lines) = (EnvFilter::try_from_env("BROKER_LOG"), log.lines());
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new("info")))
+        .with_writer(move || lines.clone())
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        // A line that cannot be written, on a full disk for one, is lost. To complain of that on the same standard error
-        // would be to panic, with whatever lock the line was told under.
+        .with_ansi(io::stderr().is_terminal())
+        // To complain of what cannot be told, on the same standard error, would be to panic, with whatever lock it was told under.
         .log_internal_errors(false)
         .init();
+    match run_with(args, &log) {
+        // Behind the lines that came before, and no more waited for than they are.
+        Err(Stop::Because(why)) => {
+            log.lines().put(format!("broker: {why}\n").as_bytes());
+            Err(Stop::Told)
+        }
+        ended => ended,
+    }
+}
+
+fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
     let max_connections = args.limits.max_connections;
     let room = Room::new(raise_open_files(), max_connections);
     let limits = args.limits(room.connections)?;
@@ -267,7 +281,8 @@ pub fn run(args: Args) -> Result<(), Stop> {
     let (broker, report) = open(&args, room.partitions)?;
     let mut metrics = Metrics::new();
     metrics.recovered(&report);
-    runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics)))
+    log.serves();
+    runtime.block_on(serve_until_signal(sockets, broker, limits, Arc::new(metrics), log.lines()))
 }
 
 /// A thread that syncs and the like, once there, stays, and one is there from the start. Otherwise, in a moment in which the system
@@ -324,6 +339,7 @@ async fn serve_until_signal(
     broker: Broker<OsDisk>,
     limits: Limits,
     metrics: Arc<Metrics>,
+    log: Lines,
 ) -> Result<(), Stop> {
     let (listener, metrics_listener) = match sockets.listen() {
         Ok(listeners) => listeners,
@@ -340,7 +356,7 @@ async fn serve_until_signal(
         tracing::info!("metrics at http://{addr}/metrics, health at http://{addr}/health");
         tokio::spawn(broker::metrics::http::serve(listener, broker.clone(), metrics.clone()));
     }
-    stop_on_signals(stop.clone()).map_err(|e| format!("cannot wait for signals: {e}"))?;
+    stop_on_signals(stop.clone(), log).map_err(|e| format!("cannot wait for signals: {e}"))?;
     // For programs that start one: the address, when it can be connected to.
     let told = writeln!(std::io::stdout(), "listening on {addr}");
     if let Err(e) = told {
@@ -432,7 +448,7 @@ fn cannot_listen(addr: &str, flag: &str, why: &io::Error) -> String {
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// The first signal stops; a later one ends the process.
-fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
+fn stop_on_signals(stop: CancellationToken, log: Lines) -> std::io::Result<()> {
     let mut signals = Signals::listen()?;
     tokio::spawn(async move {
         let mut first = None;
@@ -443,10 +459,10 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
                 Some(first) if first.elapsed() < SAME_SIGNAL => continue,
                 Some(_) => {
                     tracing::warn!("ended at once; the next start checks the logs");
+                    log.flush();
                     std::process::exit(130);
                 }
             }
-            // Whatever becomes of the line: where nobody takes it, telling may wait for ever.
             stop.cancel();
             tracing::info!("stopping; finishing what was received");
         }

@@ -71,6 +71,11 @@ impl Process {
         self.wait()
     }
 
+    /// How it has ended, if it has.
+    pub fn has_ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.child.try_wait().expect("it is a child of this process")
+    }
+
     /// How it ends, and what it said on standard error.
     pub fn wait(mut self) -> (std::process::ExitStatus, String) {
         let status = self.child.wait().expect("it ends");
