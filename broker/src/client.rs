@@ -22,6 +22,7 @@ pub use types::{
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::Code;
@@ -73,7 +74,7 @@ impl<C: Connector> Client<C> {
             return vec![Outcome::Refused(Refusal { code: Code::FrameTooLarge, message }); records.len()];
         }
         let answer = self
-            .exchange(Duration::ZERO, |connection| connection.send_produce(topic, partition, pairs))
+            .exchange(Duration::ZERO, |connection| connection.send_produce(topic, partition, pairs.clone()))
             .await;
         types::produce_outcomes(answer, records.len())
     }
@@ -149,7 +150,8 @@ impl<C: Connector> Client<C> {
         request: request::Kind,
         read: impl FnOnce(response::Kind) -> Option<T>,
     ) -> Outcome<T> {
-        let answer = self.exchange(wait, |connection| connection.send(&request.into())).await;
+        let request = request.into();
+        let answer = self.exchange(wait, |connection| connection.send(&request)).await;
         answer.and_then(|kind| {
             let answer = read(kind);
             answer.map_or_else(
@@ -160,21 +162,42 @@ impl<C: Connector> Client<C> {
     }
 
     /// Sends one request and waits for its answer: the request timeout, and `wait` on top.
+    ///
+    /// On a connection that has been used before, the server may have said already that it was idle for too long, or say so while
+    /// the request is on its way. Then nothing was done of this one, and it is sent once more.
     async fn exchange(
         &self,
         wait: Duration,
-        send: impl FnOnce(&mut Connection<C::Stream>),
+        send: impl Fn(&mut Connection<C::Stream>),
     ) -> Outcome<response::Kind> {
         let mut link = self.link.lock().await;
         // Taken out while in use: when this call is dropped half way, an answer that nobody reads goes with it.
-        let fresh = link.connection.take().and_then(|mut c| c.is_fresh().then_some(c));
-        let mut connection = match fresh {
-            Some(connection) => connection,
-            None => match self.connect(&mut link).await {
-                Ok(connection) => connection,
-                Err(refusal) => return Outcome::Refused(refusal),
-            },
-        };
+        let mut used = link.connection.take();
+        if used.is_some() {
+            // A program that has done something else meanwhile, such as to wait until its output is taken, has not heard of anything
+            // that came of the network: that takes a turn of the runtime.
+            yield_now().await;
+        }
+        if let Some(connection) = used.take_if(|connection| connection.is_fresh()) {
+            match self.exchange_over(connection, &mut link, wait, &send).await {
+                Outcome::Refused(refusal) if refusal.code == Code::Timeout => link.connection = None,
+                outcome => return outcome,
+            }
+        }
+        match self.connect(&mut link).await {
+            Ok(connection) => self.exchange_over(connection, &mut link, wait, &send).await,
+            Err(refusal) => Outcome::Refused(refusal),
+        }
+    }
+
+    /// The same over this connection, which is kept where an answer comes.
+    async fn exchange_over(
+        &self,
+        mut connection: Connection<C::Stream>,
+        link: &mut Link<C::Stream>,
+        wait: Duration,
+        send: impl Fn(&mut Connection<C::Stream>),
+    ) -> Outcome<response::Kind> {
         send(&mut connection);
         let limit = self.options.request_timeout.saturating_add(wait);
         match timeout(limit, connection.receive()).await {

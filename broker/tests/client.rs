@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use broker::client::{Client, Fetch, Options, Outcome};
@@ -10,7 +11,11 @@ use broker::net::TcpConnector;
 use broker::server::Limits;
 use broker::settings::Settings;
 use broker::units::Offset;
+use broker::wire;
+use broker::wire::proto::{self, request, response};
 use common::{LONG, Server, ok, open, record, refused};
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The client connects anew after the server has been away, and says what it knows of each call.
 #[tokio::test]
@@ -56,6 +61,78 @@ async fn no_answer_in_time_leaves_the_outcome_unknown() {
         assert!(matches!(client.produce("t", None, record("v")).await, Outcome::Unknown(_)));
     }
     tokio::time::timeout(LONG, accepted).await.expect("each call had a connection of its own").unwrap();
+}
+
+/// The server's word that a connection was idle for too long may cross the next request on its way. It is no answer to that.
+#[tokio::test]
+async fn a_connection_that_was_idle_for_too_long_costs_no_request() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(TcpConnector, listener.local_addr().unwrap().to_string(), Options::default());
+    let server = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        read_request(&mut first).await;
+        first.write_all(&answer(listed())).await.unwrap();
+        read_request(&mut first).await;
+        let idle = proto::ErrorResponse::new(Code::Timeout, "the connection was idle for too long");
+        first.write_all(&answer(idle.into())).await.unwrap();
+        first.shutdown().await.unwrap();
+        let (mut second, _) = listener.accept().await.unwrap();
+        let again = read_request(&mut second).await;
+        second.write_all(&answer(produced())).await.unwrap();
+        again
+    });
+    ok(client.topics().await);
+    assert_eq!(ok(client.produce("t", Some(0), record("once")).await).offset, Offset::new(7));
+    let again = server.await.unwrap();
+    assert!(matches!(again.kind, Some(request::Kind::Produce(_))), "{again:?}");
+}
+
+/// A program that was stopped for a while, as one whose output goes to a pager, has not seen that the server went meanwhile.
+#[tokio::test]
+async fn a_connection_that_was_closed_unseen_costs_no_request() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::new(TcpConnector, listener.local_addr().unwrap().to_string(), Options::default());
+    let (closed, is_closed) = std::sync::mpsc::channel();
+    #[allow(clippy::disallowed_methods)] // the server's own thread: the client's is stopped
+    let server = std::thread::spawn(move || {
+        let exchange = |response| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut len = [0; 4];
+            stream.read_exact(&mut len).unwrap();
+            stream.read_exact(&mut vec![0; u32::from_be_bytes(len) as usize]).unwrap();
+            stream.write_all(&answer(response)).unwrap();
+            stream
+        };
+        drop(exchange(listed()));
+        closed.send(()).unwrap();
+        exchange(produced())
+    });
+    ok(client.topics().await);
+    is_closed.recv().unwrap();
+    assert_eq!(ok(client.produce("t", Some(0), record("once")).await).offset, Offset::new(7));
+    drop(server.join().unwrap());
+}
+
+async fn read_request(stream: &mut tokio::net::TcpStream) -> proto::Request {
+    let len = stream.read_u32().await.unwrap();
+    let mut message = vec![0; len as usize];
+    stream.read_exact(&mut message).await.unwrap();
+    proto::Request::decode(&message[..]).unwrap()
+}
+
+fn answer(response: proto::Response) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wire::put(&mut frame, &response);
+    frame
+}
+
+fn listed() -> proto::Response {
+    response::Kind::ListTopics(proto::ListTopicsResponse { topics: Vec::new() }).into()
+}
+
+fn produced() -> proto::Response {
+    let append = proto::PartitionAppend { partition: 0, base_offset: 7, count: 1, error: None };
+    response::Kind::Produce(proto::ProduceResponse { appends: vec![append], partitions: Vec::new() }).into()
 }
 
 /// A server that is away is not asked again at once, however often the caller does.
