@@ -16,7 +16,7 @@ use crate::markers::{self, CleanStop, Closed};
 use crate::opening::{self, Made, Opened, Opening, Origin};
 pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
-use crate::report::Report;
+use crate::report::{Missed, Report};
 use crate::retention;
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
@@ -42,6 +42,8 @@ struct Shared<D: Disk> {
     admin: tokio::sync::Mutex<()>,
     /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
     unserved: RwLock<BTreeMap<String, String>>,
+    /// What a clean stop has recorded, and the start has not found.
+    missed: Missed,
     /// Why nothing can be written at all, where that is so.
     read_only: Option<String>,
     closing: Notify,
@@ -82,6 +84,7 @@ impl<D: Disk> Broker<D> {
             topics: RwLock::new(topics),
             admin: tokio::sync::Mutex::new(()),
             unserved: RwLock::new(report.unserved.clone()),
+            missed: report.missed.clone(),
             read_only,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
@@ -99,6 +102,11 @@ impl<D: Disk> Broker<D> {
     /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
     pub fn unserved(&self) -> BTreeMap<String, String> {
         self.0.unserved.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// What a clean stop has recorded, and the start has not found.
+    pub fn missed(&self) -> &Missed {
+        &self.0.missed
     }
 
     /// A topic was made, and may not last: only a start shows. Until then it is neither unknown nor to be made.

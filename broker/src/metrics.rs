@@ -1,5 +1,6 @@
 //! What a broker counts. Each broker has its own registry, so that several in one process do not mix.
 
+pub mod health;
 pub mod http;
 
 use std::fmt::{self, Write};
@@ -140,6 +141,17 @@ impl Metrics {
             "Partitions that could not be opened for writing",
             sum(|p| p.fenced.is_some().into()),
         );
+        gauge("unserved_topics", "Topics that could not be looked into", report.unserved.len() as u64);
+        gauge(
+            "gone_topics",
+            "Topics that the last clean stop had left and that are gone",
+            report.missed.gone.len() as u64,
+        );
+        gauge(
+            "gone_partitions",
+            "Partitions that the last clean stop had left and that their topics do not have any more",
+            report.missed.uncounted.len() as u64,
+        );
         let took = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
         took.set(report.took.as_secs_f64());
         recovery.register_with_unit("took", "How long the last start took", Unit::Seconds, took);
@@ -207,14 +219,16 @@ fn seconds(us: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::PartitionReport;
+    use crate::report::{Missed, PartitionReport};
 
     #[test]
     fn counters_are_shown_by_their_names() {
         let mut metrics = Metrics::new();
         let found = PartitionReport { cut: 5, set_aside: 60, unopened: true, ..PartitionReport::default() };
         let partitions = vec![found, PartitionReport::default(), PartitionReport::default()];
-        metrics.recovered(&Report { partitions, ..Report::default() });
+        let uncounted = [("t/1".to_owned(), 5), ("t/2".to_owned(), 0)].into();
+        let missed = Missed { uncounted, ..Missed::default() };
+        metrics.recovered(&Report { partitions, missed, ..Report::default() });
         metrics.requests(Kind::produce, 5);
         metrics.error(Code::StorageFull);
         let log = Stats::default();
@@ -237,6 +251,8 @@ mod tests {
             "broker_recovery_cut_bytes 5",
             "broker_recovery_set_aside_bytes 60",
             "broker_recovery_unopened 1",
+            "broker_recovery_gone_topics 0",
+            "broker_recovery_gone_partitions 2",
             "broker_connections 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is missing in\n{text}");

@@ -199,9 +199,12 @@ impl<D: Disk> Opening<'_, D> {
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
         let (listed, twins) = self.list(&mut report, leftovers)?;
-        report.gone = last.topics();
-        report.gone.retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
-        report.uncounted = uncounted(&last, &listed);
+        report.missed.gone = last.topics();
+        report
+            .missed
+            .gone
+            .retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
+        report.missed.uncounted = uncounted(&last, &listed);
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))

@@ -333,6 +333,16 @@ impl<D: Disk> Partition<D> {
         state.sealed.len() + usize::from(state.active.is_some())
     }
 
+    /// In how many places it is damaged, as far as a start has found that or a reader has met it.
+    pub fn damaged_places(&self) -> usize {
+        let state = self.lock();
+        let log = |base| files::segment_path(&self.0.config.dir, base, Kind::Log);
+        let is_found = |(base, position): &&(Offset, Position)| {
+            state.damage.iter().any(|found| found.position == *position && found.segment == log(*base))
+        };
+        state.damage.len() + state.damage_told.iter().filter(|met| !is_found(met)).count()
+    }
+
     /// Why it takes no writes, where it takes none.
     pub fn fenced(&self) -> Option<String> {
         self.lock().fenced.clone()

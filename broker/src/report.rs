@@ -15,16 +15,21 @@ pub struct Report {
     pub partitions: Vec<PartitionReport>,
     /// Topics whose directories cannot be looked into, with the reason: nothing of them is served.
     pub unserved: BTreeMap<String, String>,
-    /// Topics that a clean stop has recorded, and that are not there: somebody took them away while no broker ran. With what they
-    /// held.
-    pub gone: BTreeMap<String, Gone>,
-    /// Partitions that a clean stop has recorded, and that their topic does not have any more, by its settings or as they were counted.
-    /// With how many records they held.
-    pub uncounted: BTreeMap<String, u64>,
+    /// What a clean stop has recorded and that is not there.
+    pub missed: Missed,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// What a clean stop has recorded and a start has not found: somebody took it away while no broker ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Topics, with what they held.
+    pub gone: BTreeMap<String, Gone>,
+    /// Partitions that their topic does not have any more, by its settings or as they were counted. With how many records they held.
+    pub uncounted: BTreeMap<String, u64>,
 }
 
 /// What a topic held at the last clean stop, before it was taken away.
@@ -88,7 +93,8 @@ pub struct Damage {
 impl Report {
     /// Whether everything is opened that earlier runs have written, as far as this one knows of them.
     pub fn is_complete(&self) -> bool {
-        let is_missed = !(self.unserved.is_empty() && self.gone.is_empty() && self.uncounted.is_empty());
+        let Missed { gone, uncounted } = &self.missed;
+        let is_missed = !(self.unserved.is_empty() && gone.is_empty() && uncounted.is_empty());
         !is_missed && self.partitions.iter().all(|p| !p.unopened)
     }
 

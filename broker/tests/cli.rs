@@ -457,6 +457,18 @@ fn metrics_and_health_are_served() {
     assert!(health.starts_with("HTTP/1.1 503 ") && health.contains("\nt serves nothing: "), "{health}");
     child.kill().unwrap();
     child.wait().unwrap();
+
+    // That one is gone keeps nobody from being served.
+    std::fs::remove_dir_all(data.join("t")).unwrap();
+    let server = Process::start(&data, &[]);
+    server.output(&["topic", "create", "u"]);
+    server.stop();
+    std::fs::remove_dir_all(data.join("u")).unwrap();
+    let (mut child, get) = with_pages(&data);
+    let health = get("GET /health");
+    assert!(health.starts_with("HTTP/1.1 200 ") && health.contains("\r\n\r\nok\nu is gone: "), "{health}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// Each by itself can be reserved, and only one be listened on: that is told before anything is made.

@@ -44,6 +44,13 @@ A second signal, half a second later or more, stops it at once, like a crash. BR
 logs more. Nothing waits for the log: where nobody reads standard error, lines are dropped, and
 how many is said later.
 
+With --metrics, GET /health answers 503 while a topic or a partition serves nothing or takes no
+writes, and otherwise 200: for a load balancer, or a probe of readiness. Either answer names what
+is wrong, a line each: also what is damaged, or was taken away while no server ran, which is no
+reason for 503, since the rest is served and no restart brings it back. A probe of liveness is to
+ask for /metrics, which is answered as long as the server lives: to restart it for one partition
+would take all others away.
+
 Examples:
   broker serve --data /var/lib/broker
   broker serve --data ./data --durability always --metrics 127.0.0.1:9090

@@ -49,13 +49,13 @@ fn lines(report: &Report, data: &Path) -> Vec<Line> {
     for (topic, why) in &report.unserved {
         lines.push(Line::Error(format!("{topic} serves nothing, neither reads nor writes: {why}; {NEXT}")));
     }
-    for (topic, held) in &report.gone {
+    for (topic, held) in &report.missed.gone {
         let (partitions, records) = (count(held.partitions, "partition"), count(held.records, "record"));
         lines.push(Line::Error(format!(
             "{topic} is gone: at the last clean stop it had {partitions} with {records}, and its directory has been taken away since"
         )));
     }
-    for (partition, records) in &report.uncounted {
+    for (partition, records) in &report.missed.uncounted {
         let records = count(*records, "record");
         lines.push(Line::Error(format!(
             "{partition} is not served: at the last clean stop it had {records}, and the topic has fewer partitions now"

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::Metrics;
+use super::health::Health;
 use crate::broker::Broker;
 use crate::disk::Disk;
 use crate::net::Listener;
@@ -101,23 +102,14 @@ fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'stati
     }
 }
 
-/// Healthy is a broker that can look into all its topics, and all of whose partitions take writes.
+/// `ok` where everything is served, and then what is wrong all the same: see [`Health`].
 fn health<D: Disk>(broker: &Broker<D>) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
-    let mut troubles = String::new();
-    for (topic, why) in &broker.unserved() {
-        troubles.push_str(&format!("{topic} serves nothing: {why}\n"));
-    }
-    for topic in broker.topics() {
-        for partition in (0..topic.partition_count()).filter_map(|number| topic.partition(number).ok()) {
-            if let Some(reason) = partition.fenced() {
-                let what = if partition.range().is_ok() { "takes no writes" } else { "serves nothing" };
-                troubles.push_str(&format!("{} {what}: {reason}\n", partition.name()));
-            }
-        }
-    }
-    match troubles.is_empty() {
-        true => ("200 OK", TEXT, "ok\n".into()),
-        false => ("503 Service Unavailable", TEXT, troubles),
-    }
+    let Health { refuses, lost } = Health::of(broker);
+    let (status, first) = match refuses.is_empty() {
+        true => ("200 OK", Some("ok".to_owned())),
+        false => ("503 Service Unavailable", None),
+    };
+    let lines = first.into_iter().chain(refuses).chain(lost);
+    (status, TEXT, lines.map(|line| line + "\n").collect())
 }

@@ -212,6 +212,8 @@ impl<D: Disk> Partition<D> {
         if !matches!(removed, Removed::Not(_)) {
             state.sealed.retain(|s| s.base != oldest.base);
             state.seen.remove(&oldest.base);
+            state.damage.retain(|found| found.next > oldest.end);
+            state.damage_told.retain(|(base, _)| *base >= oldest.end);
         }
         if let Removed::InDoubt(e) = removed {
             self.fence_now(&mut state, format!("a sync of its directory failed: {e}"));

@@ -249,9 +249,12 @@ impl Host {
         let partitions: Vec<Recovered> = report.partitions.iter().map(recovered).collect();
         let unserved = report.unserved.iter();
         let unserved = unserved.map(|(topic, why)| format!("{topic}: this topic cannot be served: {why}"));
-        let gone =
-            report.gone.keys().map(|topic| format!("{topic}: this topic is gone since the last clean stop"));
-        let uncounted = report.uncounted.keys();
+        let gone = report
+            .missed
+            .gone
+            .keys()
+            .map(|topic| format!("{topic}: this topic is gone since the last clean stop"));
+        let uncounted = report.missed.uncounted.keys();
         let uncounted =
             uncounted.map(|partition| format!("{partition}: its topic does not have it any more"));
         let notes: Vec<String> =
