@@ -55,6 +55,7 @@ pub(super) struct Judged {
     power: bool,
     left: u128,
     clean: bool,
+    noted: bool,
     failing: bool,
     ended: bool,
 }
@@ -158,6 +159,7 @@ impl Inside<'_, '_> {
             power: went_down,
             left: found.left,
             clean: found.clean,
+            noted: found.noted,
             failing: found.failing,
             ended: self.has_ended(point) && !images.process_crash().has_lost_pages(),
         };

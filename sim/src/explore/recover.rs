@@ -16,10 +16,12 @@ use faults::{Disk, History};
 
 use crate::oracle::Broken;
 use crate::oracle::look::{HOLES_MAX, Look, PartitionLook};
+use crate::oracle::paths;
 use crate::oracle::walk::StartBeside;
 use crate::source_line::SourceLine;
 use crate::trace::{Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
+use crate::world::observe::relative;
 use crate::world::{DATA, host};
 
 /// About what a record, or a step of a history, takes beside its bytes.
@@ -34,6 +36,8 @@ pub struct Found {
     pub failing: bool,
     /// Whether it found the last stop clean.
     pub clean: bool,
+    /// Whether it noted which run it begins.
+    pub noted: bool,
     /// What it said.
     pub said: Vec<Recovered>,
     /// What the broker serves, and the files that it serves it from.
@@ -49,7 +53,8 @@ pub struct Found {
 impl Found {
     /// What the oracle has to know of it.
     pub(super) fn as_start(&self) -> StartBeside<'_> {
-        StartBeside { clean: self.clean, failing: self.failing, said: &self.said, look: &self.look }
+        let (clean, noted, failing) = (self.clean, self.noted, self.failing);
+        StartBeside { clean, noted, failing, said: &self.said, look: &self.look }
     }
 
     /// The files that it left.
@@ -130,6 +135,7 @@ pub(super) fn start<'a>(
         Found {
             failing: false,
             clean: report.clean,
+            noted: history.as_ref().is_some_and(notes_the_run),
             said,
             look,
             left: disk.snapshot().hash(),
@@ -138,6 +144,12 @@ pub(super) fn start<'a>(
         },
         running,
     ))
+}
+
+/// Whether the note that says which run it is has taken its name.
+fn notes_the_run(history: &History) -> bool {
+    let is_note = |path: &str| paths::is_note_of_the_run_in_the_making(relative(path));
+    history.steps().iter().any(|step| step.op == faults::Op::Rename && is_note(&step.path))
 }
 
 impl Running<'_> {

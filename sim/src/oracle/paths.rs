@@ -66,6 +66,11 @@ pub fn is_note_of_the_run(path: &str) -> bool {
     path == RUNNING
 }
 
+/// Whether it will say which session runs, once it has its name.
+pub fn is_note_of_the_run_in_the_making(path: &str) -> bool {
+    path.strip_suffix(".tmp").is_some_and(is_note_of_the_run)
+}
+
 /// Whether it says which session runs, how the last one ended, or how far that is known to have synced: what differs from one
 /// start to the next on the same files.
 pub fn is_of_the_session(path: &str) -> bool {

@@ -149,10 +149,34 @@ fn a_start_beside_the_run_keeps_a_hole_where_the_note_of_the_run_is_gone() {
         walk.goes_down(CrashKind::Power, 100);
         let said = [Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() }];
         let look = Look::default();
-        let start = StartBeside { clean: false, failing: false, said: &said, look: &look };
+        let (clean, noted, failing) = (false, false, false);
+        let start = StartBeside { clean, noted, failing, said: &said, look: &look };
         walk.started_beside(&start, 100);
         walk.findings.first().map(|broken| broken.kind)
     };
     assert_eq!(story("running"), None);
     assert_eq!(story("was-clean"), Some("false alarm"));
+}
+
+/// Of one beside the run that has noted itself and come to its end, the next knows that power was lost since.
+#[test]
+fn a_start_beside_the_run_that_has_noted_itself_leaves_no_doubt_about_holes() {
+    let story = |noted: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abc", 0);
+        story.does_above(Op::Remove, "running", None);
+        let mut walk = Walk::default();
+        story.trace.entries.iter().for_each(|entry| _ = walk.entry(entry));
+        walk.goes_down(CrashKind::Process, 100);
+        let look = Look::default();
+        let (clean, failing) = (false, false);
+        let whole = [Recovered { end: 3, ..recovered() }];
+        walk.started_beside(&StartBeside { clean, noted, failing, said: &whole, look: &look }, 100);
+        walk.goes_down(CrashKind::Power, 100);
+        let said = [Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() }];
+        walk.started_beside(&StartBeside { clean, noted: true, failing, said: &said, look: &look }, 100);
+        walk.findings.first().map(|broken| broken.kind)
+    };
+    assert_eq!(story(true), Some("false alarm"));
+    assert_eq!(story(false), None, "nor does the next one know");
 }

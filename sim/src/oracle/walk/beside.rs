@@ -14,6 +14,8 @@ use crate::trace::{Again, Answer, CrashKind, Image, Millis, Moment, Recovered};
 pub(crate) struct StartBeside<'a> {
     /// Whether it took the last stop for clean.
     pub(crate) clean: bool,
+    /// Whether it has noted which run it begins.
+    pub(crate) noted: bool,
     /// Whether the device could fail it.
     pub(crate) failing: bool,
     /// What it said, by topic and partition.
@@ -40,6 +42,7 @@ impl Walk {
     pub(crate) fn started_beside(&mut self, start: &StartBeside<'_>, at: Millis) {
         self.model.starts += 1;
         self.came_up(start.clean, start.said);
+        self.model.notes_lost &= !start.noted;
         for said in start.said {
             let known = self.model.partition(&said.topic, said.partition);
             let is_harmed =
