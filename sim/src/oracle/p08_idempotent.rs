@@ -26,6 +26,9 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
         }
     };
     let (mut once, mut other) = (files(once), files(other));
+    for files in [&mut once, &mut other] {
+        files.retain(|path, _| !is_left_to_do(model, path));
+    }
     // Only the first one can have trusted a clean stop; one that was taken back can be there again on a disk that lies.
     if model.marked || model.lying {
         for files in [&mut once, &mut other] {
@@ -50,6 +53,13 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
     for path in other.keys().filter(|path| !once.contains_key(*path) && !set_aside_again(path)) {
         differs(f, how, path, "no such file".into(), "it is there".into());
     }
+}
+
+/// What the system has failed to write back, it tells one of the recoveries, which leaves word of it; the next one does what is to be
+/// done, and takes the word away.
+fn is_left_to_do(model: &Model, path: &str) -> bool {
+    let known = InPartition::of(path).and_then(|of| model.partition(of.topic, of.partition));
+    paths::is_mark_of_a_failed_sync(path) && known.is_some_and(|known| known.durable.has_failed())
 }
 
 fn is_damaged(model: &Model, path: &str) -> bool {

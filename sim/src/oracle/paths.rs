@@ -56,6 +56,11 @@ pub fn is_log(path: &str) -> bool {
     path.ends_with(".log")
 }
 
+/// Whether it says that a log could not be synced: the next start has to copy it.
+pub fn is_mark_of_a_failed_sync(path: &str) -> bool {
+    path.ends_with(".log.unsynced")
+}
+
 /// Whether it says that the broker has stopped cleanly.
 pub fn is_mark_of_a_clean_stop(path: &str) -> bool {
     path == CLEAN

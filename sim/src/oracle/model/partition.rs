@@ -151,11 +151,10 @@ impl Partition {
         }
     }
 
-    /// What was written to its log has not been written back, as the next sync will say.
-    pub fn dropped(&mut self, entry: usize) {
+    /// What was written to one of its files, or above it, has not been written back, as the next sync will say.
+    pub fn troubled(&mut self) {
         self.failures.failed();
         self.failures.may_fence();
-        self.sync_failed(entry);
         self.last_seen.disturb();
     }
 

@@ -252,12 +252,19 @@ impl Walk {
         }
     }
 
-    /// The system has failed to write a file back, and says so to whoever syncs it next: of a log, that is a sync that has failed.
+    /// The system has failed to write a file back, and says so to whoever syncs it next: that is a sync that has failed, and no lie.
     fn dropped(&mut self, path: &str) {
-        let Some(of) = InPartition::of(path).filter(|of| of.is_log()) else { return self.lied(path) };
         let entry = self.findings.entry;
-        if let Some(known) = self.model.partition_mut(of.topic, of.partition) {
-            known.dropped(entry);
+        let Some(of) = InPartition::of(path) else {
+            return self.model.all_mut().for_each(Partition::troubled);
+        };
+        let Some(known) = self.model.partition_mut(of.topic, of.partition) else { return };
+        known.troubled();
+        if of.is_log() {
+            known.sync_failed(entry);
+        } else if of.is_index() {
+            known.indexes.failed(of.file, Errno::EIO);
+            known.indexes.sync_failed();
         }
     }
 

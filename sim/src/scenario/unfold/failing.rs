@@ -115,17 +115,20 @@ impl Mover<'_> {
         let rng = &mut self.streams.faults;
         let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
         let at_sync = rng.random_range(0..2u32) == 0;
-        let (evicted, lights) = (rng.random_range(0..4u32), rng.random_range(0..4u32) == 0);
+        let (evicted, death) = (rng.random_range(0..4u32), rng.random_range(0..4u32));
         let (op, kind) =
             if at_sync { (Op::Sync, FaultKind::Drop) } else { (Op::Write, FaultKind::WritebackError) };
-        out.push(fault(op, "*.log", aim, kind));
+        let pattern = *["*.log", "*.log", "*.log", "*index", "**"].choose(rng).unwrap_or(&"*.log");
+        out.push(fault(op, pattern, aim, kind));
         self.work(out);
         out.push(Step::Calm);
         if evicted > 0 {
             out.extend([Step::DropCaches, self.fetch()]);
         }
-        if lights {
-            out.push(Step::PowerLoss { keep: self.keep() });
+        match death {
+            0 => out.push(Step::PowerLoss { keep: self.keep() }),
+            1 => out.push(Step::Crash),
+            _ => {}
         }
         out.push(start());
         if evicted == 0 {
