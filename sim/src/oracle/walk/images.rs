@@ -121,6 +121,23 @@ fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
     good
 }
 
+/// All records of a partition's logs with a right checksum that lie where no record of their offset can: a start may find them
+/// contradicting the others.
+fn out_of_order(image: &Image, topic: &str, partition: u32) -> BTreeSet<(u64, Content)> {
+    let mut found = BTreeSet::new();
+    for segment in decode::segments(image, topic, partition) {
+        for piece in decode::log(segment.log, segment.base) {
+            let Piece::Bad { position, len } = piece else { continue };
+            let bytes = (position..position + len).filter_map(|at| usize::try_from(at).ok());
+            for r in bytes.filter_map(|at| decode::record_at(segment.log, at)) {
+                found
+                    .insert((r.offset, (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value))));
+            }
+        }
+    }
+    found
+}
+
 fn touched(
     (topic, number): (&str, u32),
     partition: &mut Partition,
@@ -152,10 +169,14 @@ fn touched(
         if !new.keys().any(|path| is_log(path)) {
             partition.harm.orphaned();
         }
+        let misplaced = out_of_order(after, topic, number);
+        let misplaced = &misplaced - &out_of_order(before, topic, number);
         let (old, new) = (good(before, topic, number), good(after, topic, number));
         let is_damaged = |offset| old.get(&offset) != new.get(&offset);
+        let was_there = |offset: &u64, content: &Content| old.get(offset) == Some(content);
+        let misplaced = misplaced.into_iter().filter(|(offset, content)| !was_there(offset, content));
         let planted = new.iter().filter(|(offset, _)| is_damaged(**offset));
-        let planted = planted.map(|(offset, content)| (*offset, content.clone())).collect();
-        partition.touched(is_damaged, planted);
+        let planted = planted.map(|(offset, content)| (*offset, content.clone()));
+        partition.touched(is_damaged, misplaced.chain(planted).collect());
     }
 }
