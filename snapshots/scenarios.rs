@@ -2,9 +2,9 @@
 //! `cargo test -p sim --test scenarios -- recovery::torn_tail`.
 //!
 //! A test executes its scenario with all its seeds, asks the oracle, and compares what came of each step with the snapshot
-//! beside this file. With `SIM_SEED=17` it executes that seed alone, and prints the hash. Where the scenario says `explore`, the test also visits its crash points. A scenario without a
-//! snapshot fails, and so does a snapshot without a scenario. After a change, `cargo insta review` shows what became
-//! different, and accepts it.
+//! beside this file. With `SIM_SEED=17` it executes that seed alone, and prints the hash. Where the scenario says `explore`,
+//! the test also visits its crash points. A scenario without a snapshot fails, and so does a snapshot without a scenario.
+//! After a change, `cargo insta review` shows what became different, and accepts it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

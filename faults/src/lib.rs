@@ -43,10 +43,10 @@
 //!
 //! | | names | length and data of one file |
 //! | --- | --- | --- |
-//! | [`Strict`](Profile::Strict) | each pending entry by itself: anything it pointed to since it was durable | any length it had, and of each sector any content it had, independently |
-//! | [`Ordered`](Profile::Ordered) | a prefix of the operations on names, a rename whole or not at all | a length it had, and no sector older than that length asks for |
+//! | [`Strict`](Profile::Strict) | each by itself: anything it was since it was durable | any length and, of each sector, any content it had |
+//! | [`Ordered`](Profile::Ordered) | a prefix of the operations, a rename whole or not at all | a length, and no sector older than that asks for |
 //! | [`Writeback`](Profile::Writeback) | as `Ordered` | as `Strict` |
-//! | [`Lying`](Profile::Lying) | as `Ordered`, with the last few syncs (3, or [`lies`](field@Config::lies)) as if they had not been made | likewise |
+//! | [`Lying`](Profile::Lying) | as `Ordered`, without the last 3 syncs, or [`lies`](field@Config::lies) of them | likewise |
 //!
 //! Files are independent of each other under every profile, unless something was synced. In detail:
 //!
@@ -79,9 +79,10 @@
 //! # Failures of the device
 //!
 //! - **A failed sync** is Linux's ([`Kind::SyncFailure`]): dirty pages stay readable and count as clean; they reach the
-//!   medium only if somebody changes them again, and what came after the sync began stays dirty; the length becomes durable all the same with the next sync; each
-//!   descriptor open at the time is told once, and if nobody was told, the next to open the file is. From Rebello et al.,
-//!   *Can Applications Recover from fsync Failures?* (ATC 2020) on ext4, and the kernel's `errseq`.
+//!   medium only if somebody changes them again, and what came after the sync began stays dirty; the length becomes durable
+//!   all the same with the next sync; each descriptor open at the time is told once, and if nobody was told, the next to open
+//!   the file is. From Rebello et al., *Can Applications Recover from fsync Failures?* (ATC 2020) on ext4, and the kernel's
+//!   `errseq`.
 //! - **A full disk** counts in blocks of 4096 bytes: a write keeps the part that fitted and says how much; one that
 //!   fits nothing is `ENOSPC`. Truncating and deleting give room back, an open file's blocks when it is closed.
 //! - **A read-only file system** refuses every change, `EROFS`, and keeps nothing that was pending when it became so: also a sync
@@ -100,10 +101,10 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Disk`] | survives everything: crashes, faults, surgery on files at rest ([`Disk::corrupt`] …), the three [`View`]s of a file |
+//! | [`Disk`] | survives everything: crashes, faults, surgery at rest ([`Disk::corrupt`] …), the three [`View`]s of a file |
 //! | [`Process`], [`File`], [`Dir`], [`Lock`] | one run of a program, and what dies with it |
 //! | [`Fault`], [`Kind`] | what goes wrong, and where it is aimed |
-//! | [`History`], [`Cursor`] | recorded once, applied again to any prefix, with syncs left out or added ([`History::without_syncs`]) |
+//! | [`History`], [`Cursor`] | recorded once, applied again to any prefix, syncs left out or added ([`History::without_syncs`]) |
 //! | [`Images`], [`Image`] | what a power loss may leave: counted, numbered, drawn; each a [`Disk`] for the asking |
 //! | [`Moment`], [`AtWork`], [`Unfinished`] | jobs whose syncs take their time |
 //! | [`Event`] | what happened, for a trace |

@@ -7,11 +7,12 @@
 //! | | |
 //! | --- | --- |
 //! | [`Disk::moment`] | when a job is handed over |
-//! | [`Disk::begin_job`] | when it is carried out, perhaps later: a sync covers what was there when it was handed over, and its own writes |
-//! | [`AtWork::end`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that was the last thing it did |
+//! | [`Disk::begin_job`] | when it is carried out: a sync covers what was there when it was handed over, and its own writes |
+//! | [`AtWork::end`] | when it is done, but for the wait; gives the sync that a fault has stalled, where that came last |
 //! | [`Disk::finish`] | when the wait is over |
 //!
-//! A sync that fails drops what it covers, and nothing that has come since; it does so when it is carried out, also where it is stalled.
+//! A sync that fails drops what it covers, and nothing that has come since; it does so when it is carried out, also where it
+//! is stalled.
 //!
 //! A stalled sync that a job goes on from is over when it does: all of a job happens at one moment. Only a file has slow
 //! syncs, and only in a job: what a directory, or anything outside a job, has to keep is durable at once.

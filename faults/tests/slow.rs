@@ -150,8 +150,8 @@ fn a_history_knows_what_a_slow_sync_covers() {
     assert_eq!(least(&history.with_sync(2, "/a.log").unwrap()), b"12");
 }
 
-/// What a sync that fails drops is what it covers: what came after the job was handed over is dirty still, and where it lies in a page
-/// with what was dropped, the page is written whole.
+/// What a sync that fails drops is what it covers: what came after the job was handed over is dirty still, and where it lies
+/// in a page with what was dropped, the page is written whole.
 #[test]
 fn a_slow_sync_that_fails_drops_what_it_covers_and_no_more() {
     let page = usize::try_from(faults::PAGE).unwrap();

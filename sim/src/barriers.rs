@@ -83,8 +83,8 @@ pub struct Table {
     pub barriers: Vec<Barrier>,
     /// Scenarios that fail with every sync in place, and how: nothing can be said about barriers with them.
     pub broken: Vec<(String, String)>,
-    /// Explorations in which a recovery has not come to its end with a sync switched off: that place, the scenario, and the crash. Nobody
-    /// has looked at the rest of their images.
+    /// Explorations in which a recovery has not come to its end with a sync switched off: that place, the scenario, and the
+    /// crash. Nobody has looked at the rest of their images.
     pub hung: Vec<(SourceLine, String, String)>,
     /// Calls in the source that no scenario reaches.
     pub unreached: Vec<SourceLine>,

@@ -63,8 +63,8 @@ pub fn within<T: Send + 'static>(
     }
 }
 
-/// Runs it on a thread of its own, and asks this from time to time meanwhile: an answer ends the waiting, and is what comes of it. The
-/// thread then goes on, and ends with the process.
+/// Runs it on a thread of its own, and asks this from time to time meanwhile: an answer ends the waiting, and is what comes
+/// of it. The thread then goes on, and ends with the process.
 pub fn unless<T: Send + 'static, A>(
     every: Duration,
     ask: impl Fn() -> Option<A>,

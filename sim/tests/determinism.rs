@@ -66,8 +66,8 @@ repeat 4 {
 }
 "#;
 
-/// What the process has done before tells nothing to a run: not what tasks it has made either, of which tokio drops those of a killed
-/// broker in an order of its own.
+/// What the process has done before tells nothing to a run: not what tasks it has made either, of which tokio drops those of
+/// a killed broker in an order of its own.
 #[test]
 fn a_run_is_the_same_after_any_others() {
     let scenario = sim::scenario::syntax::parse("killed.kdl", KILLED).expect("it is one");

@@ -90,8 +90,8 @@ fn a_crash_inside_a_recovery_is_written_too() {
     assert!(mend.in_recovery && mend.path.ends_with(".log.tmp"), "{mend}");
 }
 
-/// The process dies behind a write that is not synced yet, and the cache survives; the next start serves what it finds there, and then
-/// the lights go out. No crash is in the scenario.
+/// The process dies behind a write that is not synced yet, and the cache survives; the next start serves what it finds
+/// there, and then the lights go out. No crash is in the scenario.
 #[test]
 fn what_a_start_after_a_kill_serves_must_last() {
     let run = recorded("torn_tail");

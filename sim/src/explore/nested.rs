@@ -45,8 +45,8 @@ pub(super) struct First<'a> {
     pub(super) crash_points: RangeInclusive<usize>,
 }
 
-/// All that the judgement of a second recovery depends on: the image by its hash; what has to be found; whether the machine went down
-/// in the first crash; what the first recovery left, and whether it found a clean stop and a failing device; and
+/// All that the judgement of a second recovery depends on: the image by its hash; what has to be found; whether the machine
+/// went down in the first crash; what the first recovery left, and whether it found a clean stop and a failing device; and
 /// whether what it found has been read.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Judged {

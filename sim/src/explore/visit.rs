@@ -87,8 +87,8 @@ pub fn explore_telling(
     explore_with(run, bounds, None, (whereabouts, done))
 }
 
-/// As [`explore_telling`], on threads of its own; where the recovery of one image takes longer than this, the crash that led to it. What
-/// hangs there goes on, and ends with the process.
+/// As [`explore_telling`], on threads of its own; where the recovery of one image takes longer than this, the crash that led
+/// to it. What hangs there goes on, and ends with the process.
 pub fn explore_within(
     run: &Run,
     bounds: Bounds,

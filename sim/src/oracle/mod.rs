@@ -5,7 +5,9 @@
 //! | --- | --- |
 //! | [`model`] | what was appended where, as far as clients know: acknowledged, refused, unknown; and what may be lost |
 //! | [`broker_clock`] | what the broker's clock showed, and when |
-//! | `identical_records`, `rows`, `round_robin` | records with the same bytes: which of them lies where, record by record, request by request, and where they go to partitions in turn |
+//! | `identical_records` | records with the same bytes: which of them lies where |
+//! | `rows` | the same, request by request |
+//! | `round_robin` | the same, where they go to partitions in turn |
 //! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `disk_errors`, `topic_changes` | what the disk has done to the broker; and which topics are on their way, or leaving |
 //! | `whole_records` | what lay whole in the files before a start, and is there after it |

@@ -55,8 +55,8 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
     }
 }
 
-/// What the system has failed to write back, it tells one of the recoveries, which leaves word of it; the next one does what is to be
-/// done, and takes the word away.
+/// What the system has failed to write back, it tells one of the recoveries, which leaves word of it; the next one does what
+/// is to be done, and takes the word away.
 fn is_left_to_do(model: &Model, path: &str) -> bool {
     let known = InPartition::of(path).and_then(|of| model.partition(of.topic, of.partition));
     paths::is_mark_of_a_failed_sync(path) && known.is_some_and(|known| known.durable.has_failed())

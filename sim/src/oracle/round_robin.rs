@@ -1,6 +1,6 @@
-//! Records without a key go round the partitions in turn. Where several of one request have the same bytes, which of them was read
-//! in which partition cannot be seen when it is read, and the first guess may put two neighbours into one partition, where only every
-//! second record can be. Here they change places, so that each lies where its turn puts it.
+//! Records without a key go round the partitions in turn. Where several of one request have the same bytes, which of them
+//! was read in which partition cannot be seen when it is read, and the first guess may put two neighbours into one
+//! partition, where only every second record can be. Here they change places, so that each lies where its turn puts it.
 
 use std::collections::BTreeMap;
 

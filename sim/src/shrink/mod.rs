@@ -1,9 +1,9 @@
 //! From a failing scenario to a smaller one that fails in the same way.
 //!
 //! Every candidate is executed and judged like any scenario. It is taken only where it breaks the same promise in the same
-//! way, or misses the same expectation, and nothing that did not fail before fails now: a step that has become impossible, or a fault that no longer
-//! strikes, would make it another failure. The passes are repeated until none of them finds anything, so in the result no
-//! step can go, and no value can be smaller in the ways that [`values`] knows.
+//! way, or misses the same expectation, and nothing that did not fail before fails now: a step that has become impossible,
+//! or a fault that no longer strikes, would make it another failure. The passes are repeated until none of them finds
+//! anything, so in the result no step can go, and no value can be smaller in the ways that [`values`] knows.
 //!
 //! | file | is about |
 //! | --- | --- |

@@ -13,8 +13,8 @@ use crate::trace::{DiskOp, Event, Request, Sent};
 /// From so many segments on, lookups have a choice.
 const MANY: usize = 4;
 
-/// Of requests that came back to back, the broker reads so much at once, or less; and more where it has memory for it. The rest is for
-/// what records have more of on the disk than in a request.
+/// Of requests that came back to back, the broker reads so much at once, or less; and more where it has memory for it. The
+/// rest is for what records have more of on the disk than in a request.
 const READ_AT_ONCE: u64 = (256 << 10) + (64 << 10);
 
 /// The disk so far.

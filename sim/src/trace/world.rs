@@ -72,8 +72,8 @@ impl Pace {
         self.bound() <= self.timeout.min(Self::CONNECT)
     }
 
-    /// The longest that a record may have to wait for its sync beyond the interval, with all that may delay it: one that is under way
-    /// does not cover it, and it takes the next one, too.
+    /// The longest that a record may have to wait for its sync beyond the interval, with all that may delay it: one that is
+    /// under way does not cover it, and it takes the next one, too.
     pub fn sync_slack(&self) -> Millis {
         TIMER + 2 * self.sync
     }
