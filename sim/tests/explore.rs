@@ -182,8 +182,10 @@ fn an_image_that_hangs_is_left_behind() {
     let explored = |hangs: bool| {
         let patience = if hangs { Duration::from_millis(1) } else { Duration::from_secs(3600) };
         let done = move || {
-            while hangs {
-                std::thread::park();
+            if hangs {
+                loop {
+                    std::thread::park();
+                }
             }
         };
         explore_within(&run, bounds(1), patience, done).expect("there are threads")
