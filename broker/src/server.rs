@@ -15,6 +15,7 @@ mod answers;
 mod connection;
 mod execute;
 mod input;
+mod lead;
 mod limits;
 mod pace;
 mod request_memory;

@@ -123,8 +123,8 @@ impl Input {
     /// Waits for room to read more.
     pub async fn make_room(&mut self, pool: &Pool) {
         if let Some(len) = self.long() {
-            let bytes = len.min(2 * self.received().len());
-            pool.grow(&mut self.share, bytes).await;
+            let received = self.received().len();
+            pool.grow(&mut self.share, len.min(2 * received), len - received).await;
         }
     }
 
@@ -252,10 +252,10 @@ mod tests {
         let (mut one_leads, mut input) = (Share::default(), Input::new(1 << 20));
         one(&mut input, &pool, 500_000).await;
         // Of the megabyte that all share, some is taken; the first that waits for all of it leads.
-        pool.grow(&mut one_leads, 1 << 20).await;
+        pool.grow(&mut one_leads, 1 << 20, 1 << 20).await;
         assert!(one_leads.leads());
         let mut waits = Share::default();
-        let mut waiting = std::pin::pin!(pool.grow(&mut waits, 1 << 20));
+        let mut waiting = std::pin::pin!(pool.grow(&mut waits, 1 << 20, 1 << 20));
         assert!(futures_util::poll!(&mut waiting).is_pending());
         assert!(input.is_charged());
         one(&mut input, &pool, 100).await;
@@ -335,10 +335,10 @@ mod tests {
         at_once(&mut input, &pool, 100).await;
         assert!(input.is_charged());
         let mut leads = Share::default();
-        pool.grow(&mut leads, 1 << 20).await;
+        pool.grow(&mut leads, 1 << 20, 1 << 20).await;
         let mut waiting = Box::pin(async {
             let mut share = Share::default();
-            pool.grow(&mut share, 1 << 20).await;
+            pool.grow(&mut share, 1 << 20, 1 << 20).await;
             share
         });
         assert!(futures_util::poll!(&mut waiting).is_pending());

@@ -8,25 +8,27 @@
 //! - **One request leads.** Requests that have come in part and wait for room hold what the others wait for, so all could
 //!   wait for ever. Therefore room for one whole request, of any length that is allowed, is kept apart from the rest.
 //!   Who finds the rest taken waits for some of it, or for the lead. The leader never waits: it ends when it is whole, or
-//!   when its time is over, and then the next one leads.
+//!   when its time is over, and then the next one leads: which, is in [`lead`](super::lead).
 //! - **Who hinders others has to keep up.** While somebody waits, a long request of which less has come in the last second
 //!   than would make it whole within its time (`Limits::frame_time`) is given up, not at the end of that time but now. Who
 //!   keeps that pace is never given up.
 //!
-//! So a client waits, at worst, for requests that are coming in as fast as they must.
+//! So a client waits, at worst, for requests that are coming in as fast as they must, and not for long even where many are
+//! begun and go on no further.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::lead::{Lead, Leads};
 use super::waiting::Waiting;
 
 /// What all connections of a server share.
 pub(super) struct Pool {
     /// Bytes, without those of the leader.
     common: Arc<Semaphore>,
-    /// One permit: room for one request of any length.
-    lead: Arc<Semaphore>,
+    /// Room for one request of any length.
+    leads: Leads,
     waiting: Waiting,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 pub(super) struct Share {
     common: Option<OwnedSemaphorePermit>,
-    lead: Option<OwnedSemaphorePermit>,
+    lead: Option<Lead>,
 }
 
 impl Pool {
@@ -43,7 +45,7 @@ impl Pool {
         let common = bytes.saturating_sub(longest).min(Semaphore::MAX_PERMITS);
         Self {
             common: Arc::new(Semaphore::new(common)),
-            lead: Arc::new(Semaphore::new(1)),
+            leads: Leads::default(),
             waiting: Waiting::default(),
         }
     }
@@ -61,8 +63,8 @@ impl Pool {
         }
     }
 
-    /// Makes a share cover at least `bytes`, waiting where there is no room.
-    pub async fn grow(&self, share: &mut Share, bytes: usize) {
+    /// Makes a share cover at least `bytes`, waiting where there is no room. `lacks`: how many bytes the request needs to be whole.
+    pub async fn grow(&self, share: &mut Share, bytes: usize, lacks: usize) {
         if share.leads() || self.try_grow(share, bytes) {
             return;
         }
@@ -70,9 +72,7 @@ impl Pool {
         let _waits = self.waiting.begin();
         tokio::select! {
             biased;
-            lead = self.lead.clone().acquire_owned() => {
-                share.lead = Some(lead.expect("the pool is never closed"));
-            }
+            lead = self.leads.wait(lacks) => share.lead = Some(lead),
             more = self.common.clone().acquire_many_owned(more) => {
                 share.add(more.expect("the pool is never closed"));
             }
@@ -128,7 +128,7 @@ mod tests {
     use futures_util::FutureExt;
 
     fn grow(pool: &Pool, share: &mut Share, bytes: usize) -> bool {
-        pool.grow(share, bytes).now_or_never().is_some()
+        pool.grow(share, bytes, bytes).now_or_never().is_some()
     }
 
     #[test]
@@ -144,6 +144,34 @@ mod tests {
         assert!(grow(&pool, &mut three, 20), "smaller steps go on");
         drop(two);
         assert!(grow(&pool, &mut one, 100) && one.leads());
+    }
+
+    /// Of many that have sent some of a long request and no more, each may lead until it is given up. Whoever has little to send
+    /// waits for one of them, or two, and not for all.
+    #[test]
+    fn many_that_lack_much_do_not_keep_out_one_that_lacks_little() {
+        let pool = Pool::new(100, 100);
+        let mut leader = Share::default();
+        assert!(grow(&pool, &mut leader, 50) && leader.leads());
+        let stalled = || async {
+            let mut share = Share::default();
+            pool.grow(&mut share, 30, 70).await;
+            share
+        };
+        let mut stalled: Vec<_> = (0..60).map(|_| Box::pin(stalled())).collect();
+        assert!(stalled.iter_mut().all(|one| one.now_or_never().is_none()));
+        let mut small = Share::default();
+        let mut wants = Box::pin(pool.grow(&mut small, 10, 10));
+        assert!((&mut wants).now_or_never().is_none());
+        let mut given_up = 1;
+        drop(leader);
+        while (&mut wants).now_or_never().is_none() {
+            let led = stalled.iter_mut().find_map(|one| one.now_or_never());
+            drop(led.expect("one of them leads"));
+            given_up += 1;
+        }
+        drop(wants);
+        assert!(small.leads() && given_up <= 2, "after {given_up}");
     }
 
     #[test]
