@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::output::{Output, say};
+use super::output::{Output, reader_gone, say};
 use super::{Server, Stop, acknowledged, is_away, offsets, quantity};
 
 /// How long to wait before looking again at several partitions that had nothing new.
@@ -104,6 +104,18 @@ struct Source {
 }
 
 pub async fn run(args: Args) -> Result<(), Stop> {
+    if !args.follow {
+        return print_all(args).await;
+    }
+    // Whether the reader is still there, the next record would tell, and that may be long in coming.
+    tokio::select! {
+        biased;
+        ended = print_all(args) => ended,
+        () = reader_gone() => Err(Stop::OutputClosed),
+    }
+}
+
+async fn print_all(args: Args) -> Result<(), Stop> {
     let client = args.server.client();
     let mut sources = sources(&args, &client).await?;
     let mut output = Output::new();

@@ -1,7 +1,13 @@
 //! Standard output, for commands whose output is read by other programs, and standard error, for people.
 
 use std::fmt::Arguments;
+use std::future::pending;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, fstat};
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 
 use super::Stop;
 
@@ -40,6 +46,23 @@ impl<W: Write> Output<W> {
     /// Hands everything on.
     pub fn flush(&mut self) -> Result<(), Stop> {
         self.0.flush().map_err(stop)
+    }
+}
+
+/// Waits until nobody reads standard output any more, where it is a pipe.
+pub async fn reader_gone() {
+    match stdout_pipe() {
+        Ok(Some(pipe)) if pipe.ready(Interest::ERROR).await.is_ok() => {}
+        _ => pending().await,
+    }
+}
+
+/// Only to be waited with: it was not made for writes that do not wait, and has to stay so for those that are told of it.
+fn stdout_pipe() -> io::Result<Option<pipe::Sender>> {
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    match FileType::from_raw_mode(fstat(&stdout)?.st_mode) {
+        FileType::Fifo => pipe::Sender::from_owned_fd_unchecked(stdout).map(Some),
+        _ => Ok(None),
     }
 }
 
