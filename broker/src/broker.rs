@@ -46,6 +46,8 @@ struct Shared<D: Disk> {
     missed: Missed,
     /// Why nothing can be written at all, where that is so.
     read_only: Option<String>,
+    /// Why it is not written down that it was started, where it is not.
+    unnoted: Option<String>,
     closing: Notify,
     life: Mutex<Life>,
     /// Locked until the last clone is gone.
@@ -74,7 +76,7 @@ impl<D: Disk> Broker<D> {
         let home = Arc::new(Home::new(world.disk.clone(), data.to_owned(), lock));
         let opened = Opening { world: &world, data, home: &home, settings: &settings, stats: Arc::default() };
         opened.check_count()?;
-        let Opened { topics, mut report, read_only } = opened.run(progress).map_err(io)?;
+        let Opened { topics, mut report } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
         let stats = opened.stats.clone();
         let shared = Shared {
@@ -85,7 +87,8 @@ impl<D: Disk> Broker<D> {
             admin: tokio::sync::Mutex::new(()),
             unserved: RwLock::new(report.unserved.clone()),
             missed: report.missed.clone(),
-            read_only,
+            read_only: report.read_only.clone(),
+            unnoted: report.unnoted.clone(),
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
             home,
@@ -129,11 +132,21 @@ impl<D: Disk> Broker<D> {
         if *self.life() == Life::Closing {
             return Err(Error::ShuttingDown);
         }
-        let lost = || self.0.home.check().err().map(|e| e.to_string());
-        match self.0.read_only.clone().or_else(lost) {
+        match self.read_only() {
             Some(reason) => Err(Error::Fenced { what: "the data directory".into(), reason }),
             None => Ok(()),
         }
+    }
+
+    /// Why nothing can be written at all, where that is so: as the start has found, or since the data directory has lost its name.
+    pub fn read_only(&self) -> Option<String> {
+        let lost = || self.0.home.check().err().map(|e| e.to_string());
+        self.0.read_only.clone().or_else(lost)
+    }
+
+    /// Why it is not written down that it was started, where it is not.
+    pub fn unnoted(&self) -> Option<&str> {
+        self.0.unnoted.as_deref()
     }
 
     /// Makes a topic; durable when it returns.

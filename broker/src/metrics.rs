@@ -38,6 +38,15 @@ pub struct Metrics {
     pub accept_errors: Counter,
 }
 
+/// How many partitions there are of what is not as it should be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Now {
+    /// They take no writes.
+    pub fenced: u64,
+    /// The disk has refused their last records.
+    pub refusing: u64,
+}
+
 /// The kind of a request.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabel {
@@ -171,13 +180,20 @@ impl Metrics {
 
     /// All of them and those of the log, as Prometheus reads them.
     pub fn text(&self, log: &Stats) -> String {
+        self.text_with(log, Now::default())
+    }
+
+    /// The same, with what the partitions are like.
+    pub fn text_with(&self, log: &Stats, now: Now) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("a String takes everything");
         // The log counts for itself, and its counters join in before the mark of the end.
         const END: &str = "# EOF\n";
         text.truncate(text.len() - if text.ends_with(END) { END.len() } else { 0 });
-        write_log(&mut text, log).expect("a String takes everything");
+        write_log(&mut text, log)
+            .and_then(|()| write_now(&mut text, now))
+            .expect("a String takes everything");
         text + END
     }
 }
@@ -210,6 +226,18 @@ fn write_log(text: &mut String, log: &Stats) -> fmt::Result {
     }
     writeln!(text, "broker_log_sync_seconds_sum {}", seconds(log.sync_us.get()))?;
     writeln!(text, "broker_log_sync_seconds_count {below}")
+}
+
+fn write_now(text: &mut String, now: Now) -> fmt::Result {
+    for (name, help, partitions) in [
+        ("log_fenced_partitions", "Partitions that take no writes", now.fenced),
+        ("log_refusing_partitions", "Partitions whose last records the disk has refused", now.refusing),
+    ] {
+        writeln!(text, "# HELP broker_{name} {help}.")?;
+        writeln!(text, "# TYPE broker_{name} gauge")?;
+        writeln!(text, "broker_{name} {partitions}")?;
+    }
+    Ok(())
 }
 
 fn seconds(us: u64) -> f64 {

@@ -116,8 +116,6 @@ pub(crate) struct Opened<D: Disk> {
     pub topics: BTreeMap<String, Topic<D>>,
     /// What was found and done.
     pub report: Report,
-    /// Why nothing can be written, where that is so.
-    pub read_only: Option<String>,
 }
 
 /// A partition, and what its recovery found.
@@ -229,7 +227,7 @@ impl<D: Disk> Opening<'_, D> {
                 markers::write_running(disk, self.data, self.settings.durability, speaks_for_all)
         {
             match unnoted {
-                Unnoted::Nothing(e) => report.notes.push(format!("the start could not be noted: {e}")),
+                Unnoted::Nothing(e) => report.unnoted = Some(format!("the start could not be noted: {e}")),
                 Unnoted::Stale(e) => {
                     let reason = format!("the note of the last run cannot be replaced: {e}");
                     let partitions = topics.values().flat_map(Topic::partitions);
@@ -238,7 +236,8 @@ impl<D: Disk> Opening<'_, D> {
                 }
             }
         }
-        Ok(Opened { topics, report, read_only })
+        report.read_only = read_only;
+        Ok(Opened { topics, report })
     }
 
     /// Refuses a directory with too many partitions before anything in it is changed. Half of them could not be served, and

@@ -348,6 +348,11 @@ impl<D: Disk> Partition<D> {
         self.lock().fenced.clone()
     }
 
+    /// Why the disk has refused the last records, where it has: another try may work.
+    pub fn refusing(&self) -> Option<String> {
+        self.lock().refusals.now.clone()
+    }
+
     /// Takes no more writes, and lets everything that was started end. Gives what a clean stop records of it, or `None`
     /// where it is not in order.
     pub async fn close(&self) -> Option<Closed> {

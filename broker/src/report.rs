@@ -17,6 +17,10 @@ pub struct Report {
     pub unserved: BTreeMap<String, String>,
     /// What a clean stop has recorded and that is not there.
     pub missed: Missed,
+    /// Why nothing can be written at all, where that is so.
+    pub read_only: Option<String>,
+    /// Why it is not written down that this run has begun, where it is not: whatever else is to be written may fare no better.
+    pub unnoted: Option<String>,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.

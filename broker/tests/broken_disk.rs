@@ -20,7 +20,8 @@ use broker::work::InLine;
 use common::failing::{Failing, Server, server, server_with};
 use common::logged::Logged;
 use common::{LONG, keyed, ok, record, refused, values};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 async fn pipeline_to(server: &Server) -> Connection<TcpStream> {
     Connection::new(TcpStream::connect(&server.addr).await.unwrap(), 1 << 20)
@@ -329,4 +330,65 @@ async fn damage_is_told_once_a_place_and_of_so_many_places() {
         }
     }
     assert_eq!(logged.count("a reader has met damage"), 100);
+}
+
+/// A page, as it is served of this broker.
+async fn page(broker: &Broker<Failing>, path: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let served = tokio::spawn(broker::metrics::http::serve(listener, broker.clone(), Arc::default()));
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    served.abort();
+    answer
+}
+
+/// A full disk is told and is no reason to send nothing more: what is sent next shows whether there is room. One that has failed
+/// for good is.
+#[tokio::test]
+async fn a_partition_that_takes_no_writes_is_told_on_the_pages() {
+    let server = server(Durability::Always).await;
+    let is_told = async |status: &str, line: &str, gauge: &str| {
+        let health = page(&server.broker, "/health").await;
+        assert!(health.starts_with(&format!("HTTP/1.1 {status}")) && health.contains(line), "{health}");
+        let metrics = page(&server.broker, "/metrics").await;
+        assert!(metrics.lines().any(|line| line == gauge), "{metrics}");
+    };
+    is_told("200", "ok\n", "broker_log_refusing_partitions 0").await;
+    server.disk.0.full.store(true, Ordering::SeqCst);
+    assert_eq!(refused(server.client.produce("t", Some(1), record("v")).await), Code::StorageFull);
+    is_told("200", "\nt/1 has refused the last records: ", "broker_log_refusing_partitions 1").await;
+    let shown = ok(server.client.partitions("t").await);
+    assert!(shown[1].refusing.as_ref().is_some_and(|why| why.contains("No space left")), "{shown:?}");
+    assert_eq!((&shown[0].refusing, &shown[1].fenced), (&None, &None));
+
+    server.disk.0.full.store(false, Ordering::SeqCst);
+    ok(server.client.produce("t", Some(1), record("v")).await);
+    is_told("200", "ok\n", "broker_log_refusing_partitions 0").await;
+    server.disk.0.sync_fails.store(true, Ordering::SeqCst);
+    drop(server.client.produce("t", Some(2), record("v")).await);
+    is_told("503", "\nt/2 takes no writes: ", "broker_log_fenced_partitions 1").await;
+}
+
+/// Also where there is no topic yet, whose partitions would tell.
+#[tokio::test]
+async fn a_data_directory_that_cannot_be_written_is_unhealthy() {
+    for how in ["read-only", "not allowed", "moved away"] {
+        let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+        let data = dir.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        disk.0.read_only.store(how == "read-only", Ordering::SeqCst);
+        disk.0.not_allowed.store(how == "not allowed", Ordering::SeqCst);
+        let world = World { disk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+        let (broker, report) = Broker::open(world, &data, Settings::default(), &|_, _, _| {}).unwrap();
+        assert_eq!(report.read_only.is_some() || report.unnoted.is_some(), how != "moved away");
+        if how == "moved away" {
+            assert!(page(&broker, "/health").await.starts_with("HTTP/1.1 200"));
+            std::fs::rename(&data, dir.path().join("elsewhere")).unwrap();
+        }
+        let health = page(&broker, "/health").await;
+        assert!(health.starts_with("HTTP/1.1 503"), "{how}: {health}");
+    }
 }

@@ -46,6 +46,12 @@ enum Line {
 
 fn lines(report: &Report, data: &Path) -> Vec<Line> {
     let mut lines: Vec<Line> = report.notes.iter().cloned().map(Line::Info).collect();
+    if let Some(why) = &report.read_only {
+        lines.push(Line::Warn(format!("nothing is stored, and no topic made or deleted: {why}")));
+    }
+    lines.extend(
+        report.unnoted.iter().map(|why| Line::Warn(format!("{why}; storing records may fail as well"))),
+    );
     for (topic, why) in &report.unserved {
         lines.push(Line::Error(format!("{topic} serves nothing, neither reads nor writes: {why}; {NEXT}")));
     }
@@ -178,6 +184,16 @@ mod tests {
         assert!(begins(&lines, "t/0 serves nothing, neither reads nor writes: why; "), "{lines:?}");
         assert_eq!(lines[1], Line::Warn("of these partitions: 1 not served; see above".into()));
         assert_eq!(said(PartitionReport::default()), []);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_told_also_where_there_is_nothing_in_it() {
+        let read_only = Report { read_only: Some("why".into()), ..Report::default() };
+        let unnoted = Report { unnoted: Some("why".into()), ..Report::default() };
+        for report in [read_only, unnoted] {
+            let lines = lines(&report, Path::new("d"));
+            assert!(matches!(&lines[0], Line::Warn(line) if line.contains("why")), "{lines:?}");
+        }
     }
 
     #[test]

@@ -95,7 +95,11 @@ async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), St
         vec![["partition", "first", "next", "records", "bytes", "state"].map(str::to_owned).to_vec()];
     for p in partitions {
         let serves = if p.unopened { "is not served" } else { "takes no writes" };
-        let state = p.fenced.map_or_else(|| "ok".into(), |reason| format!("{serves}: {reason}"));
+        let state = match (p.fenced, p.refusing) {
+            (Some(reason), _) => format!("{serves}: {reason}"),
+            (None, Some(reason)) => format!("has refused the last records: {reason}"),
+            (None, None) => "ok".into(),
+        };
         let offset = |n: String| if p.unopened { "?".into() } else { n };
         rows.push(vec![
             p.number.to_string(),

@@ -280,6 +280,8 @@ pub struct PartitionInfo {
     pub fenced: Option<String>,
     /// It could not be opened: its offsets are not known, and read as 0 here.
     pub unopened: bool,
+    /// Why the disk has refused the last records, where it has: another try may work.
+    pub refusing: Option<String>,
 }
 
 impl From<proto::Partition> for PartitionInfo {
@@ -291,6 +293,7 @@ impl From<proto::Partition> for PartitionInfo {
             bytes: partition.bytes,
             fenced: partition.fenced,
             unopened: partition.unopened,
+            refusing: partition.refusing,
         }
     }
 }

@@ -3,6 +3,9 @@
 //! Whether it *serves* all that it has is for a load balancer and for a probe of readiness: whoever would be refused can be sent
 //! elsewhere, and whoever mends the cause and starts the broker again makes it right. What is *lost* is no reason for either: no start
 //! brings back what is damaged or was taken away, and everything else is served. So it is told, and does not change the answer.
+//!
+//! Nor does it that a disk has *refused* the last records, as a full one does: only the next ones show whether there is room again, and
+//! who is called unhealthy may be sent none.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +19,8 @@ use crate::partition::Partition;
 pub struct Health {
     /// What serves nothing, or takes no writes.
     pub refuses: Vec<String>,
+    /// What takes writes as far as the broker is concerned, and the disk has refused the last ones.
+    pub refused: Vec<String>,
     /// What is damaged or gone, and does not keep the rest from being served.
     pub lost: Vec<String>,
 }
@@ -24,6 +29,12 @@ impl Health {
     /// As it is now.
     pub fn of<D: Disk>(broker: &Broker<D>) -> Self {
         let mut health = Self::default();
+        if let Some(why) = broker.read_only() {
+            health.refuses.push(format!("nothing is stored, and no topic made or deleted: {why}"));
+        }
+        if let Some(why) = broker.unnoted() {
+            health.refuses.push(format!("{why}; fix that and restart the broker"));
+        }
         for (topic, why) in &broker.unserved() {
             health.refuses.push(format!("{topic} serves nothing: {why}"));
         }
@@ -56,6 +67,8 @@ impl Health {
         if let Some(reason) = partition.fenced() {
             let what = if partition.range().is_ok() { "takes no writes" } else { "serves nothing" };
             self.refuses.push(format!("{name} {what}: {reason}"));
+        } else if let Some(why) = partition.refusing() {
+            self.refused.push(format!("{name} has refused the last records: {why}"));
         }
         match partition.damaged_places() {
             0 => {}

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::Metrics;
 use super::health::Health;
-use crate::broker::Broker;
+use super::{Metrics, Now};
+use crate::broker::{Broker, Topic};
 use crate::disk::Disk;
 use crate::net::Listener;
 
@@ -70,19 +70,22 @@ where
         _ = goes => return Ok(()),
     };
     let (status, kind, body) = page(&head, broker, metrics);
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
+    if !head.starts_with(b"HEAD ") {
+        answer.push_str(&body);
+    }
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await
 }
 
-/// The head of a request, or what there is of it.
+/// The head of a request, or what there is of it. Lines may end as they do in a terminal.
 async fn head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut limited = stream.take(HEAD_BYTES as u64);
-    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+    while !(contains(&head, b"\r\n\r\n") || contains(&head, b"\n\n")) {
         if limited.read_buf(&mut head).await? == 0 {
             break;
         }
@@ -90,26 +93,44 @@ async fn head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Resu
     Ok(head)
 }
 
+fn contains(head: &[u8], end: &[u8]) -> bool {
+    head.windows(end.len()).any(|bytes| bytes == end)
+}
+
 fn page<D: Disk>(head: &[u8], broker: &Broker<D>, metrics: &Metrics) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
     const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let line = head.split(|&b| b == b'\r').next().unwrap_or_default();
-    match line.strip_prefix(b"GET ").and_then(|rest| rest.split(|&b| b == b' ' || b == b'?').next()) {
-        Some(b"/metrics") => ("200 OK", METRICS, metrics.text(broker.stats())),
+    let line = head.split(|&b| b == b'\r' || b == b'\n').next().unwrap_or_default();
+    let target = line.strip_prefix(b"GET ").or_else(|| line.strip_prefix(b"HEAD "));
+    match target.and_then(|rest| rest.split(|&b| b == b' ' || b == b'?').next()) {
+        Some(b"/metrics") => ("200 OK", METRICS, metrics.text_with(broker.stats(), now(broker))),
         Some(b"/health") => health(broker),
         Some(_) => ("404 Not Found", TEXT, "there are /metrics and /health\n".into()),
-        None => ("400 Bad Request", TEXT, "only GET is understood\n".into()),
+        None => ("400 Bad Request", TEXT, "only GET and HEAD are understood\n".into()),
     }
 }
 
 /// `ok` where everything is served, and then what is wrong all the same: see [`Health`].
 fn health<D: Disk>(broker: &Broker<D>) -> (&'static str, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
-    let Health { refuses, lost } = Health::of(broker);
+    let Health { refuses, refused, lost } = Health::of(broker);
     let (status, first) = match refuses.is_empty() {
         true => ("200 OK", Some("ok".to_owned())),
         false => ("503 Service Unavailable", None),
     };
-    let lines = first.into_iter().chain(refuses).chain(lost);
+    let lines = first.into_iter().chain(refuses).chain(refused).chain(lost);
     (status, TEXT, lines.map(|line| line + "\n").collect())
+}
+
+/// What the partitions are like at this moment.
+fn now<D: Disk>(broker: &Broker<D>) -> Now {
+    let mut now = Now::default();
+    for partition in broker.topics().iter().flat_map(Topic::partitions) {
+        match (partition.fenced(), partition.refusing()) {
+            (Some(_), _) => now.fenced += 1,
+            (None, Some(_)) => now.refusing += 1,
+            (None, None) => {}
+        }
+    }
+    now
 }

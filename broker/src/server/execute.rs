@@ -210,6 +210,7 @@ fn list_partitions<D: Disk>(
             bytes: partition.bytes(),
             fenced: partition.fenced(),
             unopened: range.is_none(),
+            refusing: partition.refusing(),
         })
     };
     let partitions = (0..topic.partition_count()).map(partition).collect::<Result<_, Error>>()?;

@@ -209,6 +209,9 @@ pub struct Partition {
     /// It could not be opened: its offsets are not known, and read as 0 here.
     #[prost(bool, tag = "6")]
     pub unopened: bool,
+    /// Why the disk has refused the last records; absent where it has not. It may be full: another try may work.
+    #[prost(string, optional, tag = "7")]
+    pub refusing: ::core::option::Option<::prost::alloc::string::String>,
 }
 /// Finds an offset.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -40,6 +40,8 @@ pub struct Switches {
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
+    /// Nothing may be made or removed.
+    pub not_allowed: AtomicBool,
     /// Hidden directories may not be looked into.
     pub hidden_is_private: AtomicBool,
     /// Files may only be so long, where it is not 0.
@@ -73,9 +75,10 @@ const EFBIG: i32 = 27;
 
 impl Failing {
     fn changes(&self) -> io::Result<()> {
-        match self.0.read_only.load(Ordering::SeqCst) {
-            true => Err(io::Error::from_raw_os_error(EROFS)),
-            false => Ok(()),
+        let errors = [(&self.0.read_only, EROFS), (&self.0.not_allowed, EACCES)];
+        match errors.into_iter().find(|(is_so, _)| is_so.load(Ordering::SeqCst)) {
+            Some((_, error)) => Err(io::Error::from_raw_os_error(error)),
+            None => Ok(()),
         }
     }
 }
