@@ -186,7 +186,8 @@ impl<D: Disk> Broker<D> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
         // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us.
         markers::forget_topic(disk, data, &name)?;
-        topic::create(disk, data, &name, &settings, || *self.life() == Life::Closing)?;
+        let is_stopping = || *self.life() == Life::Closing;
+        topic::create(disk, &*self.0.world.work, data, &name, &settings, is_stopping)?;
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
         let opening = Opening { world, data, home: &self.0.home, settings: &self.0.settings, stats };

@@ -123,6 +123,17 @@ fn acknowledged<T>(what: &str, outcome: Outcome<T>) -> Result<T, Stop> {
     })
 }
 
+/// The same of a request that changes something: an error says whether it is known that it was not done. `done` is what it would have
+/// come to, `look` is how to find out.
+fn settled<T>(what: &str, done: &str, look: &str, outcome: Outcome<T>) -> Result<T, Stop> {
+    match outcome {
+        Outcome::Unknown(doubt) => Err(Stop::Because(format!(
+            "it is unknown whether {done}: {doubt}\n  it may be done yet; `{look}` shows whether it was"
+        ))),
+        outcome => acknowledged(what, outcome),
+    }
+}
+
 /// Whether a refusal is about the moment and not about what was asked for: the server is not there or is stopping, as in a
 /// restart, or has ended this connection, or has too many. Nothing was done, and another try later may work.
 fn is_away(code: Code) -> bool {

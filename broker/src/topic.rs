@@ -14,8 +14,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::disk::{self, Disk};
@@ -26,11 +26,15 @@ use crate::partition::Partition;
 use crate::segment;
 use crate::settings::{Settings, TopicSettings};
 use crate::units::Offset;
+use crate::work::{Job, Work};
 
 /// The file with what a topic was made with.
 pub const SETTINGS_FILE: &str = "topic";
 const SETTINGS_BYTES_MAX: u64 = 4096;
 const NAME_CHARS_MAX: usize = 249;
+
+/// So many partitions of a topic are made at the same time.
+const CREATED_AT_ONCE: usize = 16;
 
 /// A topic, as a client sees it. Clones are the same topic.
 #[derive(Clone, Debug)]
@@ -144,24 +148,17 @@ impl From<io::Error> for Unsettled {
 /// Makes a topic's directory with all it holds, durably. That takes a sync for each partition, which a stop does not wait for.
 pub(crate) fn create<D: Disk>(
     disk: &D,
+    work: &dyn Work,
     data: &Path,
     name: &str,
     settings: &TopicSettings,
-    is_stopping: impl Fn() -> bool,
+    is_stopping: impl Fn() -> bool + Sync,
 ) -> Result<(), Unsettled> {
     let unfinished = data.join(format!("{name}{}", files::NEW_SUFFIX));
     files::remove_tree(disk, &unfinished)?;
     let made = (|| {
         disk.create_dir(&unfinished)?;
-        for number in 0..settings.partitions {
-            if is_stopping() {
-                return Err(Unsettled::Stopping);
-            }
-            let dir = unfinished.join(number.to_string());
-            disk.create_dir(&dir)?;
-            segment::create(disk, &dir, Offset::ZERO, 1)?;
-            disk::sync_dir(disk, &disk.open_dir(&dir)?)?;
-        }
+        create_partitions(disk, work, &unfinished, settings.partitions, is_stopping)?;
         Ok(files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())?)
     })();
     if let Err(unsettled) = made {
@@ -177,6 +174,36 @@ pub(crate) fn create<D: Disk>(
     }
     // The topic is there, also where an error has come after that; whether it stays is for the disk to say.
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+}
+
+/// Makes the directories of its partitions, several at the same time: their syncs share what a device does for each. After one has
+/// failed, no more are begun.
+fn create_partitions<D: Disk>(
+    disk: &D,
+    work: &dyn Work,
+    topic: &Path,
+    count: u32,
+    is_stopping: impl Fn() -> bool + Sync,
+) -> Result<(), Unsettled> {
+    let failed = Mutex::new(None);
+    let fail = |why| {
+        failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(why);
+    };
+    let has_failed = || failed.lock().unwrap_or_else(|e| e.into_inner()).is_some();
+    let create = |number: u32| match has_failed() {
+        true => Ok(()),
+        false if is_stopping() => Err(Unsettled::Stopping),
+        false => create_partition(disk, &topic.join(number.to_string())).map_err(Unsettled::Undone),
+    };
+    let job = |number| -> Job<'_> { Box::new(move || create(number).unwrap_or_else(fail)) };
+    work.run_all((0..count).map(job).collect(), CREATED_AT_ONCE);
+    failed.into_inner().unwrap_or_else(|e| e.into_inner()).map_or(Ok(()), Err)
+}
+
+fn create_partition<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    disk.create_dir(dir)?;
+    segment::create(disk, dir, Offset::ZERO, 1)?;
+    disk::sync_dir(disk, &disk.open_dir(dir)?)
 }
 
 /// Takes a topic's directory away, durably; what is in it is removed afterwards with [`files::remove_tree`].

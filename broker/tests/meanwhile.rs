@@ -482,7 +482,7 @@ async fn a_stop_does_not_wait_until_all_of_a_large_topic_is_made() {
         let broker = broker.clone();
         async move { broker.create_topic("large", TopicSettings::with_partitions(100)).await }
     });
-    until("it has begun", || dir.path().join("large~new/0").exists()).await;
+    until("it has begun, and several at once", || dir.path().join("large~new/5").exists()).await;
     let mut closed = Box::pin(broker.close());
     assert!(closed.as_mut().now_or_never().is_none(), "it waits for what is under way");
     disk.0.dir_sync_hangs.store(false, Ordering::SeqCst);

@@ -43,6 +43,17 @@ impl<W: Write> Output<W> {
         writeln!(self.0, "{line}").map_err(stop)
     }
 
+    /// Writes a line that tells what was done, and hands it on. It was done, and is told on standard error where standard output
+    /// does not take it.
+    pub fn done(&mut self, line: &str) -> Result<(), Stop> {
+        match self.line(format_args!("{line}")).and_then(|()| self.flush()) {
+            Err(Stop::Because(why)) => {
+                Err(Stop::Because(format!("{why}\n  this was done all the same: {line}")))
+            }
+            told => told,
+        }
+    }
+
     /// Hands everything on.
     pub fn flush(&mut self) -> Result<(), Stop> {
         self.0.flush().map_err(stop)

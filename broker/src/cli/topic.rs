@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::output::{Output, table};
 use super::quantity::{self, count};
-use super::{Server, Stop, acknowledged};
+use super::{Server, Stop, acknowledged, settled};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -58,8 +58,10 @@ pub async fn run(command: Command) -> Result<(), Stop> {
         Command::Create { name, partitions, retention_bytes, retention_age, server } => {
             let settings = TopicSettings { partitions, retention_bytes, retention_age };
             let created = server.client().create_topic(&name, &settings).await;
-            acknowledged(&format!("cannot create topic {name:?}"), created)?;
-            output.line(format_args!("created {name} with {}", count(partitions, "partition")))?;
+            let (what, done) =
+                (format!("cannot create topic {name:?}"), format!("topic {name:?} was created"));
+            settled(&what, &done, &format!("broker topic show {name}"), created)?;
+            output.done(&format!("created {name} with {}", count(partitions, "partition")))?;
         }
         Command::List { server } => {
             for topic in acknowledged("cannot list topics", server.client().topics().await)? {
@@ -73,8 +75,10 @@ pub async fn run(command: Command) -> Result<(), Stop> {
         Command::Show { name, server } => show(&name, &server, &mut output).await?,
         Command::Delete { name, server } => {
             let deleted = server.client().delete_topic(&name).await;
-            acknowledged(&format!("cannot delete topic {name:?}"), deleted)?;
-            output.line(format_args!("deleted {name}"))?;
+            let (what, done) =
+                (format!("cannot delete topic {name:?}"), format!("topic {name:?} was deleted"));
+            settled(&what, &done, "broker topic list", deleted)?;
+            output.done(&format!("deleted {name}"))?;
         }
     }
     output.flush()
