@@ -65,6 +65,14 @@ pub enum Error {
         /// The name that was asked for.
         name: String,
     },
+    /// A topic's name is that of a file of the data directory.
+    #[error(
+        "{name:?} cannot be a topic: a file of the data directory has this name or may have it; choose another"
+    )]
+    ReservedTopic {
+        /// The name that was asked for.
+        name: String,
+    },
     /// A number in the request is out of its range.
     #[error("{what}")]
     InvalidRequest {
@@ -201,7 +209,7 @@ impl Error {
     /// The stable code of this error.
     pub fn code(&self) -> Code {
         match self {
-            Error::InvalidTopic { .. } => Code::InvalidTopic,
+            Error::InvalidTopic { .. } | Error::ReservedTopic { .. } => Code::InvalidTopic,
             Error::InvalidRequest { .. } => Code::InvalidRequest,
             Error::UnknownTopic { .. } | Error::Deleted { .. } => Code::UnknownTopic,
             Error::TopicExists { .. } => Code::TopicExists,

@@ -29,6 +29,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -121,9 +122,9 @@ impl<D: Disk> Connections<D> {
         let (context, abandon) = (self.context.clone(), self.abandon.clone());
         self.tracker.spawn(async move {
             context.metrics.connections_accepted.inc();
-            context.metrics.connections.inc();
+            let open = Open::new(&context.metrics.connections);
             let end = abandon.run_until_cancelled(connection::run(stream, &context)).await;
-            context.metrics.connections.dec();
+            drop(open);
             tracing::debug!(
                 "{peer}: {}",
                 end.as_deref().unwrap_or("abandoned at the end of the time to stop")
@@ -149,10 +150,30 @@ impl<D: Disk> Connections<D> {
     async fn end(&self) {
         self.tracker.close();
         if timeout(self.context.limits.stop_time, self.tracker.wait()).await.is_err() {
-            tracing::warn!("{} connections did not finish in time and are cut off", self.tracker.len());
+            // Not those that are being turned away.
+            let open = self.context.metrics.connections.get();
+            if open > 0 {
+                tracing::warn!("{open} connections did not finish in time and are cut off");
+            }
             self.abandon.cancel();
             self.tracker.wait().await;
         }
+    }
+}
+
+/// Counts an open connection until it is dropped: also where a panic ends it.
+struct Open<'a>(&'a Gauge);
+
+impl<'a> Open<'a> {
+    fn new(open: &'a Gauge) -> Self {
+        open.inc();
+        Self(open)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -172,4 +193,20 @@ async fn refuse<D: Disk>(mut stream: impl Stream, context: &Context<D>) {
     };
     // Whether it listened is its own affair.
     let _ = timeout(REFUSAL_TIME, told).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_a_panic_has_ended_is_not_open() {
+        let open = Gauge::default();
+        let panics = || {
+            let _open = Open::new(&open);
+            assert_eq!(open.get(), 0, "as the test wants it");
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        assert_eq!(open.get(), 0);
+    }
 }

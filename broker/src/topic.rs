@@ -107,7 +107,7 @@ pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     hash % partitions
 }
 
-/// Checks a topic's name: 1 to 249 characters of `[A-Za-z0-9._-]`, not `.` or `..`.
+/// Checks a topic's name: 1 to 249 characters of `[A-Za-z0-9._-]`, not `.` or `..`, and none that the data directory needs for itself.
 pub fn check_name(name: &str) -> Result<(), Error> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let fits =
@@ -115,11 +115,24 @@ pub fn check_name(name: &str) -> Result<(), Error> {
     // The data directory's own files share its name space.
     let taken =
         markers::MARKERS.iter().any(|own| name.strip_suffix(files::TMP_SUFFIX).unwrap_or(name) == *own);
-    if fits && !taken { Ok(()) } else { Err(Error::InvalidTopic { name: error::shown(name) }) }
+    match (fits, taken) {
+        (true, false) => Ok(()),
+        (true, true) => Err(Error::ReservedTopic { name: name.to_owned() }),
+        (false, _) => Err(Error::InvalidTopic { name: error::shown(name) }),
+    }
 }
 
 /// Checks what a topic is to be made with.
 pub fn check_settings(settings: &TopicSettings) -> Result<(), Error> {
+    check_partitions(settings)?;
+    if settings.retention_ms() == Some(0) {
+        let what = "records that are kept for 0 ms (retention-ms) would not be kept at all".into();
+        return Err(Error::InvalidRequest { what });
+    }
+    Ok(())
+}
+
+fn check_partitions(settings: &TopicSettings) -> Result<(), Error> {
     let (count, max) = (settings.partitions, Settings::PARTITIONS_MAX);
     if count == 0 || count > max {
         let what = format!("a topic has 1 to {max} partitions, not {count}");
@@ -252,7 +265,7 @@ fn parse(lines: &str) -> Option<TopicSettings> {
             _ => return None,
         }
     }
-    check_settings(&settings).ok()?;
+    check_partitions(&settings).ok()?;
     Some(settings)
 }
 
@@ -293,6 +306,23 @@ mod tests {
         ] {
             assert!(check_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_that_the_data_directory_needs_is_not_called_misspelt() {
+        for (name, says) in
+            [("clean", "data directory"), ("running.tmp", "data directory"), ("a/b", "characters")]
+        {
+            assert!(check_name(name).is_err_and(|e| e.to_string().contains(says)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_topic_that_keeps_nothing_is_refused_and_one_that_is_there_is_read() {
+        let at_once =
+            TopicSettings { retention_age: Some(Duration::ZERO), ..TopicSettings::with_partitions(1) };
+        assert!(check_settings(&at_once).is_err());
+        assert_eq!(files::read_checked_text(print(&at_once).as_bytes()).and_then(parse), Some(at_once));
     }
 
     #[test]

@@ -435,6 +435,11 @@ fn metrics_and_health_are_served() {
     assert!(get("GET /metrics").contains("\nbroker_recovery_partitions 0\n"));
     assert!(get("GET /other").starts_with("HTTP/1.1 404 "));
     assert!(get("POST /metrics").starts_with("HTTP/1.1 400 "));
+    let head = get("HEAD /health");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+        "no more than the head: {head}"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 
@@ -469,6 +474,90 @@ fn metrics_and_health_are_served() {
     assert!(health.starts_with("HTTP/1.1 200 ") && health.contains("\r\n\r\nok\nu is gone: "), "{health}");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// As somebody types it, who waits for the answer with the connection open.
+#[test]
+fn a_page_is_given_to_who_ends_lines_without_carriage_returns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, addr) = with_pages_at(dir.path());
+    let mut asks = std::net::TcpStream::connect(&addr).unwrap();
+    asks.set_read_timeout(Some(common::LONG)).unwrap();
+    write!(asks, "GET /health HTTP/1.0\n\n").unwrap();
+    let mut answer = String::new();
+    asks.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// What was done is said, also where the place for it takes nothing.
+#[test]
+fn what_was_done_is_told_where_standard_output_is_full() {
+    if !std::path::Path::new("/dev/full").exists() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    for (args, done) in [
+        (&["topic", "create", "t"][..], "created t with 1 partition"),
+        (&["produce", "t", "hello"], "t/0 offset 0"),
+        (&["topic", "delete", "t"], "deleted t"),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = broker().args(args).env("BROKER_ADDR", &server.addr).stdout(full).output().unwrap();
+        let why = complaint(&output);
+        assert!(why.contains("cannot write to standard output") && why.contains(done), "{why}");
+    }
+}
+
+/// Where no answer comes, nobody knows whether it was done.
+#[test]
+fn no_answer_to_a_change_of_topics_is_not_called_a_refusal() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    for (change, look) in [("create", "broker topic show t"), ("delete", "broker topic list")] {
+        let why = complaint(&run(&addr, &["topic", change, "t", "--timeout", "10ms"], b""));
+        assert!(why.contains("it is unknown whether topic \"t\" was") && why.contains(look), "{why}");
+    }
+}
+
+#[test]
+fn an_empty_separator_is_refused() {
+    let output = run("127.0.0.1:1", &["produce", "t", "--key-separator", ""], b"");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// Whoever follows ends with its reader, and not with the next record.
+#[test]
+fn who_follows_ends_when_its_reader_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    for partitions in ["1", "2"] {
+        let topic = &format!("t{partitions}");
+        server.output(&["topic", "create", topic, "--partitions", partitions]);
+        server.output(&["produce", topic, "--partition", "0", "only"]);
+        let mut follows = broker();
+        follows.args(["consume", topic, "--follow"]).env("BROKER_ADDR", &server.addr);
+        let mut follows = follows.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 5];
+        let mut out = follows.stdout.take().unwrap();
+        out.read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"only\n");
+        drop(out);
+        let begun = std::time::Instant::now();
+        let status = loop {
+            match follows.try_wait().unwrap() {
+                Some(status) => break status,
+                None if begun.elapsed() > common::LONG => {
+                    follows.kill().unwrap();
+                    panic!("it waits");
+                }
+                None => std::thread::sleep(std::time::Duration::from_millis(5)),
+            }
+        };
+        assert!(status.success(), "{status}");
+    }
 }
 
 /// Each by itself can be reserved, and only one be listened on: that is told before anything is made.

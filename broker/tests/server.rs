@@ -10,6 +10,7 @@ use broker::server::Limits;
 use broker::settings::{Durability, Settings};
 use broker::units::{Offset, Timestamp};
 use broker::wire::proto::{self, request, response};
+use common::logged::Logged;
 use common::{LONG, Server, consume, framed, keyed, ok, open, produce, record, refused, values};
 use tokio::io::AsyncWriteExt;
 
@@ -490,4 +491,16 @@ async fn a_silent_connection_keeps_no_files_of_what_is_deleted() {
     tokio::time::timeout(LONG, closed).await.expect("they are closed");
     drop(raw);
     server.stop().await;
+}
+
+/// One that is being turned away is not one that was served and did not finish.
+#[tokio::test]
+async fn a_stop_does_not_count_who_is_being_turned_away() {
+    let (logged, _guard) = Logged::begin();
+    let limits = Limits { connections: 0, stop_time: Duration::ZERO, ..Limits::default() };
+    let server = Server::with_limits(limits).await;
+    let mut turned_away = server.connect().await;
+    assert!(matches!(turned_away.answer().await, Some(response::Kind::Error(_))));
+    server.stop().await;
+    assert_eq!(logged.count("did not finish in time"), 0);
 }

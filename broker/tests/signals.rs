@@ -159,3 +159,24 @@ fn a_measurement_that_is_ended_leaves_nothing() {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
+
+/// Nor does one that has no server.
+#[test]
+fn a_measurement_of_the_machine_that_is_ended_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut limits = broker();
+    limits.args(["bench", "limits", "--time", "1h", "--data"]).arg(dir.path()).stdout(Stdio::null());
+    let mut limits = limits.spawn().unwrap();
+    let files = format!("/proc/{}/fd", limits.id());
+    let is_open = |file: &fs::DirEntry| {
+        fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().contains("broker-bench-limits"))
+    };
+    until("it has made its file", || {
+        fs::read_dir(&files).is_ok_and(|mut files| files.any(|file| file.is_ok_and(|file| is_open(&file))))
+    });
+    // Long enough for the next one.
+    until("it measures", || fs::read_dir(dir.path()).unwrap().count() == 0);
+    signal(limits.id(), &["INT"]);
+    limits.wait().unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "key_separator")]
     key: Option<String>,
     /// Split each line at this text into key and value
-    #[arg(long, value_name = "TEXT", conflicts_with = "value")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "value", value_parser = separator)]
     key_separator: Option<String>,
     /// Append to this partition, whatever the key
     #[arg(long, value_parser = quantity::number::<u32>)]
@@ -84,6 +84,14 @@ pub struct Args {
     pub server: Server,
 }
 
+/// An empty one would be found before the first byte of every line: each would be a value with an empty key.
+fn separator(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        true => Err("an empty text separates nothing; with --key '' all lines have an empty key".into()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 pub async fn run(args: Args) -> Result<(), Stop> {
     let Some(value) = &args.value else { return pipeline::run(&args).await };
     let key = args.key.as_ref().map(|key| Bytes::from(key.clone()));
@@ -95,9 +103,7 @@ pub async fn run(args: Args) -> Result<(), Stop> {
         }
         outcome => acknowledged("the record was not stored", outcome)?,
     };
-    let mut output = Output::new();
-    output.line(format_args!("{}/{} offset {}", args.topic, placed.partition, placed.offset))?;
-    output.flush()
+    Output::new().done(&format!("{}/{} offset {}", args.topic, placed.partition, placed.offset))
 }
 
 /// Connects for a pipeline.

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use broker::settings::Settings;
 use broker::units::Timestamp;
 
 const SIZES: [(&str, u64); 9] = [
@@ -102,8 +103,28 @@ fn multiple(digits: &str, factor: u64) -> Option<u64> {
 
 /// A whole number, 0 or more.
 pub fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    if !is_whole(text) {
+        return Err("expected a whole number, 0 or more".into());
+    }
     let number = text.parse().ok().and_then(|number: u64| T::try_from(number).ok());
-    number.ok_or_else(|| "expected a whole number, 0 or more".to_owned())
+    number.ok_or_else(|| {
+        format!("too large: the largest possible is {}", u64::MAX >> (64 - 8 * size_of::<T>()))
+    })
+}
+
+fn is_whole(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// How many partitions a topic is to have.
+pub fn partitions(text: &str) -> Result<u32, String> {
+    let max = Settings::PARTITIONS_MAX;
+    match text.parse() {
+        Ok(count) if (1..=max).contains(&count) => Ok(count),
+        _ if is_whole(text) => Err(format!("a topic has 1 to {max} partitions")),
+        _ => Err("expected a whole number, 1 or more".into()),
+    }
 }
 
 /// How many of what, for people: `1 line`, `2 lines`.
@@ -121,6 +142,22 @@ pub fn show_bytes(bytes: u64) -> String {
         }
     }
     format!("{bytes} B")
+}
+
+/// A time as it may be written: `7d`, `1h30m`, `250ms`. Of less than a microsecond, nothing is shown.
+pub fn show_duration(duration: Duration) -> String {
+    let (mut left, mut text) = (duration.as_nanos(), String::new());
+    for (unit, nanos) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)]
+        .map(|(u, s)| (u, s * 1_000_000_000))
+        .into_iter()
+        .chain([("ms", 1_000_000), ("us", 1_000)])
+    {
+        if left >= nanos {
+            text += &format!("{}{unit}", left / nanos);
+            left %= nanos;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
 }
 
 /// Milliseconds since the Unix epoch, or a date and time in UTC (`2026-11-29`, `2026-11-29T13:00:00Z`).
@@ -224,6 +261,30 @@ mod tests {
         }
         for text in ["", "yesterday", "2023-02-29", "2024-13-01", "2024-01-01T25:00:00Z", "1900-01-01"] {
             assert!(timestamp(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_told_apart_from_what_is_none_and_from_what_is_too_large() {
+        assert_eq!(number::<u32>("4294967295"), Ok(u32::MAX));
+        for (text, why) in
+            [("4294967296", "4294967295"), ("99999999999999999999", "4294967295"), ("-1", "whole")]
+        {
+            assert!(number::<u32>(text).is_err_and(|e| e.contains(why)), "{text}");
+        }
+        assert!(number::<u64>("99999999999999999999").is_err_and(|e| e.contains("18446744073709551615")));
+        assert_eq!(partitions("10000"), Ok(10_000));
+        for (text, why) in
+            [("0", "1 to 10000"), ("10001", "1 to 10000"), ("5000000000", "1 to 10000"), ("x", "whole")]
+        {
+            assert!(partitions(text).is_err_and(|e| e.contains(why)), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_shown_as_they_may_be_written() {
+        for text in ["7d", "1h30m", "250ms", "1d2h3m4s5ms6us", "0s"] {
+            assert_eq!(show_duration(duration(text).unwrap()), text);
         }
     }
 

@@ -132,7 +132,8 @@ struct LimitArgs {
     /// cannot be shorter waits
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = quantity::memory)]
     max_answer_bytes: usize,
-    /// The longest that a consume may wait for records; it ends sooner when its client sends no more
+    /// The longest that a consume may wait for records; it ends sooner when its client sends no more, which is noticed
+    /// where less than 64 KiB of requests have come behind it
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     max_wait: Duration,
     /// How long a connection may be idle

@@ -17,10 +17,10 @@ Examples:
   broker topic create orders --partitions 3
   broker topic create logs --retention-bytes 10GiB --retention-age 7d")]
     Create {
-        /// 1 to 249 characters of A-Z a-z 0-9 . _ -
+        /// 1 to 249 characters of A-Z a-z 0-9 . _ -, but no name of a file of the data directory, such as clean or running
         name: String,
         /// How many partitions. It cannot be changed later: a key's records must stay in one partition
-        #[arg(long, default_value_t = 1, value_parser = quantity::number::<u32>)]
+        #[arg(long, default_value_t = 1, value_parser = quantity::partitions)]
         partitions: u32,
         /// Delete a partition's oldest segments above this size [default: the server's setting]
         #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
@@ -91,7 +91,7 @@ async fn show(name: &str, server: &Server, output: &mut Output) -> Result<(), St
     if let Some(topic) = topics.into_iter().find(|topic| topic.name == name) {
         let TopicSettings { retention_bytes, retention_age, .. } = topic.settings;
         let bytes = retention_bytes.map(|b| format!(", keeps {} per partition", quantity::show_bytes(b)));
-        let age = retention_age.map(|age| format!(", keeps records for {age:?}"));
+        let age = retention_age.map(|age| format!(", keeps records for {}", quantity::show_duration(age)));
         let (bytes, age) = (bytes.unwrap_or_default(), age.unwrap_or_default());
         output.line(format_args!("{name}: {}{bytes}{age}", count(topic.settings.partitions, "partition")))?;
     }

@@ -140,13 +140,14 @@ pub struct Record {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateTopicRequest {
-    /// 1 to 249 characters of A-Z a-z 0-9 . _ -, and not "." or "..".
+    /// 1 to 249 characters of A-Z a-z 0-9 . _ -, and not "." or "..". The names of files of the data directory are refused,
+    /// too: "clean", "was-clean", "running", and each of them with ".tmp" behind it.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// At least one.
+    /// 1 to 10,000. A server may have room for fewer.
     #[prost(uint32, tag = "2")]
     pub partitions: u32,
-    /// What a partition keeps before its oldest segments go; the server's own settings where absent.
+    /// What a partition keeps before its oldest segments go; the server's own settings where absent. Of the time, at least 1.
     #[prost(uint64, optional, tag = "3")]
     pub retention_bytes: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "4")]

@@ -80,62 +80,57 @@ pub fn run(args: &Args) -> Result<(), Stop> {
 }
 
 fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
-    let path = dir.join(format!("broker-bench-limits-{}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let file = nameless(&dir.join(format!("broker-bench-limits-{}", std::process::id())))?;
     let page = filler(64 << 10);
-    let measured = (|| {
-        Ok(Limits {
-            ping_pong_per_second: ping_pong(time)?,
-            loopback_bytes_per_second: one_way(time)?,
-            write_64k_bytes_per_second: rate(time, |i| {
-                // Over and over the same 256 MiB, so that the disk's speed does not come into it.
-                file.write_all_at(&page, (i % 4096) * page.len() as u64)?;
-                Ok(page.len() as u64)
-            })?,
-            append_64k_bytes_per_second: append(time, dir, &page)?,
-            read_bytes_per_second: {
-                let mut buf = vec![0; 256 << 10];
-                let len = file.metadata()?.len().max(buf.len() as u64);
-                file.set_len(len)?;
-                rate(time, |i| {
-                    let at = (i * buf.len() as u64) % (len - buf.len() as u64 + 1);
-                    file.read_at(&mut buf, at).map(|n| n as u64)
-                })?
-            },
-            append_sync_4k_per_second: {
-                file.set_len(0)?;
-                file.sync_all()?;
-                rate(time, |i| {
-                    file.write_all_at(&page[..4096], i * 4096)?;
-                    file.sync_data()?;
-                    Ok(1)
-                })?
-            },
-            crc_128_bytes_per_second: rate(time, |_| Ok(checksum(&page, 128)))?,
-            crc_1k_bytes_per_second: rate(time, |_| Ok(checksum(&page, 1024)))?,
-        })
-    })();
-    std::fs::remove_file(&path)?;
-    measured
+    Ok(Limits {
+        ping_pong_per_second: ping_pong(time)?,
+        loopback_bytes_per_second: one_way(time)?,
+        write_64k_bytes_per_second: rate(time, |i| {
+            // Over and over the same 256 MiB, so that the disk's speed does not come into it.
+            file.write_all_at(&page, (i % 4096) * page.len() as u64)?;
+            Ok(page.len() as u64)
+        })?,
+        append_64k_bytes_per_second: append(time, dir, &page)?,
+        read_bytes_per_second: {
+            let mut buf = vec![0; 256 << 10];
+            let len = file.metadata()?.len().max(buf.len() as u64);
+            file.set_len(len)?;
+            rate(time, |i| {
+                let at = (i * buf.len() as u64) % (len - buf.len() as u64 + 1);
+                file.read_at(&mut buf, at).map(|n| n as u64)
+            })?
+        },
+        append_sync_4k_per_second: {
+            file.set_len(0)?;
+            file.sync_all()?;
+            rate(time, |i| {
+                file.write_all_at(&page[..4096], i * 4096)?;
+                file.sync_data()?;
+                Ok(1)
+            })?
+        },
+        crc_128_bytes_per_second: rate(time, |_| Ok(checksum(&page, 128)))?,
+        crc_1k_bytes_per_second: rate(time, |_| Ok(checksum(&page, 1024)))?,
+    })
 }
 
 /// Fills a file, up to 1 GiB of it: more would be the disk's speed.
 fn append(time: Duration, dir: &std::path::Path, page: &[u8]) -> std::io::Result<f64> {
-    let path = dir.join(format!("broker-bench-append-{}", std::process::id()));
-    let file = File::options().write(true).create_new(true).open(&path)?;
+    let file = nameless(&dir.join(format!("broker-bench-append-{}", std::process::id())))?;
     let begun = Instant::now();
     let mut end = 0;
-    let filled = loop {
-        if end >= 1 << 30 || begun.elapsed() > time {
-            break Ok(end as f64 / begun.elapsed().as_secs_f64());
-        }
-        if let Err(e) = file.write_all_at(page, end) {
-            break Err(e);
-        }
+    while end < 1 << 30 && begun.elapsed() <= time {
+        file.write_all_at(page, end)?;
         end += page.len() as u64;
-    };
-    std::fs::remove_file(&path)?;
-    filled
+    }
+    Ok(end as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// A new file, which has lost its name already: it goes when the process ends, however that comes about.
+fn nameless(path: &std::path::Path) -> std::io::Result<File> {
+    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
 }
 
 /// Does `step` again and again; the sum of what it gives, a second.
