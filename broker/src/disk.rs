@@ -64,6 +64,8 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn is_link(&self, path: &Path) -> io::Result<bool>;
     /// What tells the directory of this name from every other, whatever names it has; `None` where each has one name only.
     fn identity(&self, dir: &Path) -> io::Result<Option<Identity>>;
+    /// How many names (hard links) the file of this name has; 1 where each has one name only.
+    fn links(&self, path: &Path) -> io::Result<u64>;
     /// Gives a file or directory another name, in the place of what had it. Atomic; durable after `sync_dir` on both.
     #[track_caller]
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -245,6 +247,10 @@ impl Disk for OsDisk {
 
     fn identity(&self, dir: &Path) -> io::Result<Option<Identity>> {
         Ok(Some(identity(&fs::metadata(dir)?)))
+    }
+
+    fn links(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.nlink())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

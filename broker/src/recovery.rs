@@ -3,7 +3,7 @@
 //! Every step can be interrupted by another crash and done again, and ends in the same bytes: bytes are removed only where
 //! nothing needs them, and after what replaces them is durable.
 //!
-//! 1. List the directory; sort out leftovers and foreign files.
+//! 1. List the directory; sort out leftovers and foreign files. Copy what is written to and has other names, too.
 //! 2. Each segment: trust it (clean stop, or a sealed segment whose index proves that it reaches the next), or scan it. One
 //!    in which an earlier start found damage is always scanned, so that each start names the damage that there is.
 //! 3. The last segment's tail: cut a torn one; never cut what could not be read, nor what has a valid record behind it, with
@@ -256,6 +256,14 @@ impl<D: Disk> Recovery<'_, D> {
         if logs.is_empty() {
             self.miss_logs();
         }
+        if let Err(e) = self.stop_sharing(logs) {
+            self.fence(format!(
+                "files of its last segment have other names, too (hard links), under which another broker may write to them, and \
+                 cannot be copied: {e}"
+            ));
+            // What is changed in them now may be changed under that one.
+            self.told.read_only = Some("they are shared");
+        }
         if let Err(e) = self.redo_unsynced() {
             // What the page cache says is not to be believed, whatever a sync of it says now.
             self.sync_failed = true;
@@ -371,8 +379,7 @@ impl<D: Disk> Recovery<'_, D> {
             match self.disk.open(&log, Open::Read) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 opened => {
-                    let from = opened?;
-                    files::replace_with(self.disk, &log, |to| files::copy(&from, 0, to))?;
+                    self.copy_anew(&opened?, &log)?;
                     self.note(format!("{} was copied: its last sync had failed", name_of(&log)));
                 }
             }
@@ -395,6 +402,32 @@ impl<D: Disk> Recovery<'_, D> {
             self.disk.remove_file(&files::unsynced_path(self.told.dir, base))?;
         }
         Ok(())
+    }
+
+    /// In a copy of a data directory that was made of links (`cp -al`), and in the one that it was made of, a file that is written to has
+    /// two writers. Those of the last segment, and the note of syncs, are copied before anything is changed. A sealed segment never
+    /// changes: it may be shared.
+    fn stop_sharing(&mut self, logs: &[Offset]) -> io::Result<()> {
+        let Some(&last) = logs.last().filter(|_| self.told.read_only.is_none()) else { return Ok(()) };
+        let of_segment = [Kind::Log, Kind::Index, Kind::TimeIndex].map(|kind| self.path(last, kind));
+        for path in of_segment.into_iter().chain([self.told.dir.join(files::SYNCED)]) {
+            // One that is not there, or cannot be asked for, cannot be written to either, and whoever tries says why.
+            let is_shared = || self.disk.links(&path).is_ok_and(|names| names > 1);
+            if is_shared() {
+                // After a power loss it may be one of our own that it shares the file with: see `files::replace_with`.
+                files::remove_if_there(self.disk, &files::tmp_path(&path))?;
+            }
+            if is_shared() {
+                self.copy_anew(&self.disk.open(&path, Open::Read)?, &path)?;
+                self.note(format!("{} was copied: it had another name, too", name_of(&path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a copy in the place of a file, durably.
+    fn copy_anew(&self, file: &D::File, path: &Path) -> io::Result<()> {
+        files::replace_with(self.disk, path, |to| files::copy(file, 0, to))
     }
 
     /// Removes what belongs to no segment any more.

@@ -119,6 +119,9 @@ impl Disk for Failing {
     fn identity(&self, dir: &Path) -> io::Result<Option<Identity>> {
         OsDisk.identity(dir)
     }
+    fn links(&self, path: &Path) -> io::Result<u64> {
+        OsDisk.links(path)
+    }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.changes()?;

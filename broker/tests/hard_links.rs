@@ -1,0 +1,103 @@
+//! Data directories that share files, as a copy does that was made of hard links (`cp -al`).
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use broker::Broker;
+use broker::broker::World;
+use broker::settings::Settings;
+use broker::units::Offset;
+use broker::work::Threads;
+
+use common::bench::*;
+use common::failing::Failing;
+
+/// As `cp -al` does it.
+fn link_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() { link_all(&from, &to) } else { fs::hard_link(from, to).unwrap() }
+    }
+}
+
+/// Each sync is noted.
+fn settings() -> Settings {
+    Settings { segment_bytes: 200, index_interval: 1, max_unsynced_bytes: 1, ..Settings::default() }
+}
+
+/// The files of a partition that have another name, too.
+fn shared(bench: &Bench) -> BTreeSet<String> {
+    let is_shared = |name: &String| fs::metadata(bench.path(name)).unwrap().nlink() > 1;
+    bench.files().into_keys().filter(is_shared).collect()
+}
+
+#[tokio::test]
+async fn brokers_that_share_files_write_to_none_of_them() {
+    let (bench, copy) = (Bench::new(settings()), Bench::new(settings()));
+    let (broker, partition) = bench.one_partition().await;
+    for i in 0..10 {
+        append(&partition, &[&format!("both {i}")]).await;
+    }
+    partition.idle().await;
+    // The one that is copied goes on.
+    link_all(bench.dir.path(), copy.dir.path());
+    append(&partition, &["before"]).await;
+    partition.idle().await;
+
+    let (of_copy, in_copy) = copy.one_partition().await;
+    let mut expected: Vec<_> = (0..10).map(|i| format!("both {i}")).collect();
+    expected.push("before".into());
+    assert_eq!(read_all(&in_copy), expected, "it was written to the file that both had");
+    let sealed = BTreeSet::from([LOG_0, INDEX_0, TIME_INDEX_0].map(String::from));
+    assert_eq!(shared(&copy), sealed);
+    for (partition, who) in [(&partition, "first"), (&in_copy, "second"), (&partition, "first")] {
+        append(partition, &[who]).await;
+    }
+    partition.idle().await;
+    in_copy.idle().await;
+    drop((broker, partition, of_copy, in_copy));
+
+    for (bench, own) in [(&bench, &["first", "first"][..]), (&copy, &["second"])] {
+        let (_broker, partition) = bench.one_partition().await;
+        let expected: Vec<_> = expected.iter().map(String::as_str).chain(own.iter().copied()).collect();
+        assert_eq!(read_all(&partition), expected);
+        assert_eq!(shared(bench), sealed, "that was written to no more");
+        assert_indexes_are_derived(bench, 1);
+    }
+}
+
+#[tokio::test]
+async fn where_there_is_no_room_for_a_copy_nothing_is_changed() {
+    let (bench, copy) = (Bench::new(settings()), Bench::new(settings()));
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b"]).await;
+    partition.idle().await;
+    drop((broker, partition));
+    // A torn tail, that a start would cut off.
+    let whole = bench.files();
+    fs::write(bench.path(LOG_0), [&whole[LOG_0][..], b"half a record"].concat()).unwrap();
+    let torn = bench.files();
+    link_all(bench.dir.path(), copy.dir.path());
+
+    let disk = Failing::default();
+    disk.0.full.store(true, Ordering::SeqCst);
+    let world = World { disk, clock: copy.clock.clone(), work: Arc::new(Threads) };
+    let (broker, report) = Broker::open(world, copy.dir.path(), settings(), &|_, _, _| {}).unwrap();
+    let fenced = report.partitions[0].fenced.as_ref().unwrap();
+    assert!(fenced.contains("hard links") && fenced.contains("No space left"), "{fenced}");
+    let topic = broker.topic("t").unwrap();
+    assert_eq!(topic.partition(0).unwrap().range().unwrap().end, Offset::new(2), "it can be read");
+    assert_eq!((bench.files(), copy.files()), (torn.clone(), torn));
+    drop((broker, topic));
+
+    let (_broker, partition) = copy.one_partition().await;
+    assert_eq!(append(&partition, &["c"]).await, Offset::new(2));
+    assert_eq!(shared(&copy), BTreeSet::new());
+}
