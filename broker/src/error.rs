@@ -122,7 +122,10 @@ pub enum Error {
         limit: u64,
     },
     /// The bytes on disk are not those that were written.
-    #[error("{}: offset {offset}, at byte {position}, is damaged; the next offset that can be read is {next}", files::from_topic(.segment).display())]
+    #[error(
+        "{}: offset {offset}, at byte {position}, is damaged; the next offset that can be read is {next}",
+        files::from_topic(.segment).display()
+    )]
     Corrupt {
         /// The segment's log file.
         segment: PathBuf,

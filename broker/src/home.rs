@@ -1,6 +1,6 @@
-//! The data directory that a broker has locked. Files in it are reached by name, and the name can become another directory's: somebody
-//! moves it away while the broker runs, and starts another broker in its place. Then nothing may be read or written by name
-//! any more, since it would be the other's.
+//! The data directory that a broker has locked. Files in it are reached by name, and the name can become another directory's:
+//! somebody moves it away while the broker runs, and starts another broker in its place. Then nothing may be read or written by
+//! name any more, since it would be the other's.
 //!
 //! Also, where all threads of a broker can reach it: to take back, once, what its run has said of itself.
 

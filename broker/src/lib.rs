@@ -5,7 +5,8 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats
-//! log       record → batch → index → meter → scan → gaps → segment → markers → home → recovery → partition → retention → topic → listing → opening → broker
+//! log       record → batch → index → meter → scan → gaps → segment → markers → home →
+//!           recovery → partition → retention → topic → listing → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!

@@ -4,9 +4,9 @@
 //! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that
 //! a clean restart need not read the logs. Before anything else changes it is durably taken back, and lives on as `was-clean`.
 //!
-//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and a log's `.unsynced` that
-//! one has failed. A `synced` that is there and cannot be read has said more than anybody knows: of that partition, nothing counts as
-//! never synced then.
+//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and a log's `.unsynced`
+//! that one has failed. A `synced` that is there and cannot be read has said more than anybody knows: of that partition,
+//! nothing counts as never synced then.
 //!
 //! Those of the data directory end with a line that checks the others. One that is cut or changed is known to be lost: that costs a
 //! longer scan, nothing else, and so does a `running` that is missing. But where a `clean` or a `was-clean` is missing, there was no
@@ -430,9 +430,9 @@ fn slots<F: DiskFile>(file: &F) -> [Option<SyncedTo>; 2] {
 
 /// Notes, durably, up to where a partition is known to be on the disk.
 ///
-/// The file has two slots and appears with both of them written, so that no crash leaves it without a note. From then on each note is
-/// written in place, which costs one sync, and over the one that says less. What was synced stays synced: so both are true, the one
-/// that says more is the later one, and a crash that tears a note leaves that.
+/// The file has two slots and appears with both of them written, so that no crash leaves it without a note. From then on each
+/// note is written in place, which costs one sync, and over the one that says less. What was synced stays synced: so both are
+/// true, the one that says more is the later one, and a crash that tears a note leaves that.
 pub fn write_synced<D: Disk>(disk: &D, dir: &Path, to: SyncedTo) -> io::Result<()> {
     let path = dir.join(files::SYNCED);
     let file = match disk.open(&path, Open::Write) {

@@ -341,9 +341,9 @@ impl<D: Disk> Recovery<'_, D> {
         Ok((None, self.told.read_only.is_some() || self.sync_sealed(last.sealed.base)))
     }
 
-    /// A segment behind the last log that has an index with anything in it, and no log. A log's name is durable before its index has any,
-    /// and retention takes segments from the front: no crash leaves that. How many records it held nobody knows, nor so which
-    /// offset is the next; except of those that the clean stop just before this start has recorded.
+    /// A segment behind the last log that has an index with anything in it, and no log. A log's name is durable before its
+    /// index has any, and retention takes segments from the front: no crash leaves that. How many records it held nobody knows,
+    /// nor so which offset is the next; except of those that the clean stop just before this start has recorded.
     fn find_lost(&self, last: Offset, end: Offset) -> Option<Offset> {
         let from = if matches!(self.told.evidence, Evidence::Clean(_)) { end } else { last.next() };
         let holds = |base, kind| {
@@ -404,9 +404,9 @@ impl<D: Disk> Recovery<'_, D> {
         Ok(())
     }
 
-    /// In a copy of a data directory that was made of links (`cp -al`), and in the one that it was made of, a file that is written to has
-    /// two writers. Those of the last segment, and the note of syncs, are copied before anything is changed. A sealed segment never
-    /// changes: it may be shared.
+    /// In a copy of a data directory that was made of links (`cp -al`), and in the one that it was made of, a file that is
+    /// written to has two writers. Those of the last segment, and the note of syncs, are copied before anything is changed. A
+    /// sealed segment never changes: it may be shared.
     fn stop_sharing(&mut self, logs: &[Offset]) -> io::Result<()> {
         let Some(&last) = logs.last().filter(|_| self.told.read_only.is_none()) else { return Ok(()) };
         let of_segment = [Kind::Log, Kind::Index, Kind::TimeIndex].map(|kind| self.path(last, kind));

@@ -71,7 +71,8 @@ fn print(verdict: &Verdict) -> Result<(), Stop> {
     output.flush()
 }
 
-/// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment. Of a directory of something else, each part would be called a broken topic.
+/// Whether a server has ever served from here: there are its markers, or a topic's file, or a segment. Of a directory of
+/// something else, each part would be called a broken topic.
 fn is_data_directory(dir: &Path) -> io::Result<bool> {
     let top = names(dir)?;
     if top.iter().any(|name| markers::MARKERS.contains(&name.as_str())) {

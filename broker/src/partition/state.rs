@@ -188,8 +188,8 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// What is said of records of which nobody knows whether they are stored. Of a topic that was deleted durably that is known: what
-    /// was not yet to be read never will be, and a restart would show nothing.
+    /// What is said of records of which nobody knows whether they are stored. Of a topic that was deleted durably that is
+    /// known: what was not yet to be read never will be, and a restart would show nothing.
     pub(super) fn in_doubt(&self, name: &str, reason: String) -> Error {
         match self.is_gone_for_good {
             true => Error::Deleted { partition: name.into() },

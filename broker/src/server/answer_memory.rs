@@ -1,9 +1,9 @@
 //! The memory of answers, of all connections together.
 //!
-//! Up to [`OWN_BYTES`] of an answer are its connection's own affair; what a longer one needs is a [`Reserved`] of the room, until
-//! the client has taken it. Those who have it may be slow to give it back, so who finds little gets a shorter answer, and asks
-//! again. Only for a single record that is longer than that, and for a list, there is no shorter answer: it is waited for. Nothing is
-//! reserved for an answer before all those before it, on its connection, have been sent: who has some is sending.
+//! Up to [`OWN_BYTES`] of an answer are its connection's own affair; what a longer one needs is a [`Reserved`] of the room,
+//! until the client has taken it. Those who have it may be slow to give it back, so who finds little gets a shorter answer, and
+//! asks again. Only for a single record that is longer than that, and for a list, there is no shorter answer: it is waited for.
+//! Nothing is reserved for an answer before all those before it, on its connection, have been sent: who has some is sending.
 
 use std::sync::Arc;
 

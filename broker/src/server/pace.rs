@@ -1,9 +1,9 @@
 //! How fast a client takes long answers, whose memory others may wait for.
 //!
-//! The memory of an answer is free when all of it has been taken, so a client that takes a little now and then could hold it for
-//! as long as it likes. Therefore, while somebody waits for such memory ([`Room::wait`](super::answer_memory::Room::wait)), a tenth of an
-//! answer has to be taken in each tenth of its time (`Limits::write_time`). Not in each second: the system tells of what was
-//! taken in large pieces.
+//! The memory of an answer is free when all of it has been taken, so a client that takes a little now and then could hold it
+//! for as long as it likes. Therefore, while somebody waits for such memory ([`Room::wait`](super::answer_memory::Room::wait)),
+//! a tenth of an answer has to be taken in each tenth of its time (`Limits::write_time`). Not in each second: the system tells
+//! of what was taken in large pieces.
 
 use std::time::Duration;
 
