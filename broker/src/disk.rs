@@ -341,6 +341,9 @@ impl DiskFile for File {
 }
 
 #[cfg(test)]
+pub(crate) mod counted;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -471,41 +471,10 @@ pub enum TimeLookup {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use super::*;
-
-    /// A file in memory that counts what is read of it.
-    #[derive(Debug)]
-    struct Counted {
-        bytes: Mutex<Vec<u8>>,
-        read: AtomicU64,
-    }
-
-    impl DiskFile for Counted {
-        fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
-            let bytes = self.bytes.lock().unwrap();
-            let from = bytes.len().min(usize::try_from(position).unwrap());
-            let len = buf.len().min(bytes.len() - from);
-            buf[..len].copy_from_slice(&bytes[from..from + len]);
-            self.read.fetch_add(len as u64, Ordering::Relaxed);
-            Ok(len)
-        }
-        fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
-            unreachable!("it is only read")
-        }
-        fn len(&self) -> io::Result<u64> {
-            unreachable!("its length is known")
-        }
-        fn set_len(&self, _: u64) -> io::Result<()> {
-            unreachable!("it is only read")
-        }
-        fn sync_data(&self) -> io::Result<()> {
-            unreachable!("it is only read")
-        }
-    }
+    use crate::disk::counted::Counted;
 
     const RECORD: usize = 10_000;
 
@@ -521,7 +490,7 @@ mod tests {
             base: Offset::ZERO,
             end: Offset::new(100),
             bytes: bytes.len() as u64,
-            log: Arc::new(Counted { bytes: Mutex::new(bytes), read: AtomicU64::new(0) }),
+            log: Arc::new(Counted::new(bytes)),
             index: None,
             time_index: None,
             gaps: Arc::default(),
@@ -540,8 +509,8 @@ mod tests {
     async fn the_end_of_damage_is_not_looked_for_each_time() {
         let view = damaged();
         let cost = |from| {
-            let before = view.log.read.load(Ordering::Relaxed);
-            (read(&view, from), view.log.read.load(Ordering::Relaxed) - before)
+            let before = view.log.read();
+            (read(&view, from), view.log.read() - before)
         };
         let (first, dear) = cost(50);
         assert!(first == (99, true) && dear > 900_000, "{first:?}, {dear} bytes read");
@@ -552,15 +521,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_read_behind_many_holes_reads_what_lies_before_it_once() {
+        let mut view = damaged();
+        let mut batch = Batch::new();
+        (0..2000).for_each(|_| batch.push(None, &[7; 2020]));
+        batch.seal(Offset::ZERO, Timestamp::ZERO);
+        let mut bytes = batch.bytes().to_vec();
+        (1..2000).step_by(2).for_each(|nth| bytes[nth * 2048 + 100] ^= 1);
+        (view.bytes, view.end) = (bytes.len() as u64, Offset::new(2000));
+        view.log = Arc::new(Counted::new(bytes));
+        assert_eq!(read(&view, 1998), (1999, false));
+        let cost = view.log.read();
+        assert!(cost < 4 * view.bytes, "{cost} bytes were read of {}", view.bytes);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn what_can_be_read_again_is_found_soon() {
         let view = damaged();
         assert_eq!(read(&view, 50), (99, true));
-        view.log.bytes.lock().unwrap()[50 * RECORD + 100] ^= 1;
+        view.log.bytes()[50 * RECORD + 100] ^= 1;
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(read(&view, 50), (51, false));
         assert_eq!(read(&view, 1), (50, true));
         // And what is remembered is checked.
-        view.log.bytes.lock().unwrap()[50 * RECORD + 100] ^= 1;
+        view.log.bytes()[50 * RECORD + 100] ^= 1;
         assert_eq!(read(&view, 1), (99, true));
     }
 
@@ -568,12 +552,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_misplaced_record_is_not_given() {
         let mut view = damaged();
-        let bytes = view.log.bytes.lock().unwrap().clone();
+        let bytes = view.log.bytes().clone();
         let last = &bytes[99 * RECORD..];
         for kept in [RECORD, RECORD + 100] {
             let bytes = [&bytes[..kept], last].concat();
             view.bytes = bytes.len() as u64;
-            *view.log.bytes.lock().unwrap() = bytes;
+            *view.log.bytes() = bytes;
             view.gaps = Arc::default();
             assert_eq!(
                 (read(&view, 0), read(&view, 1), read(&view, 99)),

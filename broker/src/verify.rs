@@ -175,13 +175,20 @@ struct Log<F> {
 impl<F> Log<F> {
     /// Whether damage is at this byte.
     fn is_damaged_at(&self, byte: u64) -> bool {
-        self.scan.holes.iter().any(|hole| (0..hole.bytes).contains(&byte.wrapping_sub(hole.position.get())))
+        let before = self.scan.holes.partition_point(|hole| hole.position.get() <= byte);
+        before.checked_sub(1).is_some_and(|last| {
+            let hole = self.scan.holes[last];
+            byte - hole.position.get() < hole.bytes
+        })
     }
 
     /// Whether an entry of the time index may name a damaged record that is later than those that can be read.
     fn may_be_latest(&self, entry: Entry, latest: Option<Entry>) -> bool {
+        let before = self.scan.holes.partition_point(|hole| hole.first.get() <= entry.value);
+        // One that has lost no record may lie right before.
+        let mut holes = self.scan.holes[..before].iter().rev();
         let is_lost =
-            self.scan.holes.iter().any(|hole| (hole.first.get()..hole.next.get()).contains(&entry.value));
+            holes.find(|hole| hole.first < hole.next).is_some_and(|hole| entry.value < hole.next.get());
         is_lost && latest.is_none_or(|latest| latest.key <= entry.key)
     }
 }

@@ -1,8 +1,11 @@
 //! Checksums of any stretch of a log at about the same cost, however long the stretch.
 //!
-//! What looks like a header announces a record of up to 16 MiB, and a value can be made of nothing but such headers: to
+//! What looks like a header announces a record of up to 64 MiB, and a value can be made of nothing but such headers: to
 //! compute the checksum of each announced record would take hours. Of CRC-32, though, the checksum of a stretch follows from
-//! those of what comes before its two ends. Those are computed once for every [`STEP`] bytes, in one pass.
+//! those of what comes before its two ends, counted from anywhere. Those are computed once for every [`STEP`] bytes.
+//!
+//! They are computed as far as somebody asks, and kept: a log in which every second record is damaged is passed over once, and
+//! not once for each of them.
 
 use std::io;
 
@@ -18,49 +21,75 @@ pub(super) const SHORT: usize = STEP;
 
 /// The checksums of the bytes from `from` to each step.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct Sums<'a, F> {
     from: u64,
     known: Vec<u32>,
+    /// Of everything up to the last step.
+    hasher: crc32fast::Hasher,
+    /// Passes over the log, step by step.
+    passing: Window<'a, F>,
+    /// Looks at single places.
+    places: Window<'a, F>,
 }
 
-impl Sums {
-    /// Of all bytes from `from` on, read through a window of their own.
-    pub fn new<F: DiskFile>(window: &mut Window<'_, F>, from: u64) -> io::Result<Self> {
-        let mut known = vec![0];
-        let mut hasher = crc32fast::Hasher::new();
-        let mut at = from;
-        loop {
-            let bytes = window.bytes(at, STEP)?;
-            let Some(step) = bytes.get(..STEP) else { return Ok(Self { from, known }) };
-            hasher.update(step);
-            known.push(hasher.clone().finalize());
-            at += STEP as u64;
+impl<'a, F: DiskFile> Sums<'a, F> {
+    /// Of the first `limit` bytes of a file.
+    pub fn new(file: &'a F, limit: u64) -> Self {
+        let (passing, places) = (Window::new(file, limit), Window::small(file, limit));
+        Self { from: 0, known: vec![0], hasher: crc32fast::Hasher::new(), passing, places }
+    }
+
+    /// Counts from `position` on, or from before it.
+    fn go_to(&mut self, position: u64) {
+        if !(self.from..=self.covered()).contains(&position) {
+            (self.from, self.hasher) = (position, crc32fast::Hasher::new());
+            self.known.clear();
+            self.known.push(0);
         }
     }
 
-    /// Whether the record that is announced at `at`, in `len` bytes that are all there, has the checksum that it says it has.
-    pub fn confirm<F: DiskFile>(&self, window: &mut Window<'_, F>, at: u64, len: u64) -> io::Result<bool> {
-        let Some(&head) = window.bytes(at, CRC_AT.end)?.first_chunk::<{ CRC_AT.end }>() else {
-            return Ok(false);
-        };
+    /// Up to where checksums are known.
+    fn covered(&self) -> u64 {
+        self.from + ((self.known.len() - 1) * STEP) as u64
+    }
+
+    /// Whether the record at `at`, in `len` bytes that are all there, has the checksum that `head`, its first bytes, says it has.
+    /// `near`: has read some of it, perhaps.
+    pub fn confirm(
+        &mut self,
+        near: &Window<'_, F>,
+        head: &[u8; CRC_AT.end],
+        at: u64,
+        len: u64,
+    ) -> io::Result<bool> {
         let (head, stored) = head.split_at(CRC_AT.start);
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(head);
         let (start, end) = (at + CRC_AT.end as u64, at + len);
-        let (before_start, before_end) = (self.upto(window, start)?, self.upto(window, end)?);
+        self.go_to(at);
+        let (before_start, before_end) = (self.upto(near, start)?, self.upto(near, end)?);
         let rest = follow(before_start, 0, end - start) ^ before_end;
         Ok(follow(hasher.finalize(), rest, end - start).to_be_bytes() == *stored)
     }
 
     /// The checksum of everything before `end`.
-    fn upto<F: DiskFile>(&self, window: &mut Window<'_, F>, end: u64) -> io::Result<u32> {
+    fn upto(&mut self, near: &Window<'_, F>, end: u64) -> io::Result<u32> {
+        while self.covered() + STEP as u64 <= end {
+            let at = self.covered();
+            let Some(step) = self.passing.bytes(at, STEP)?.get(..STEP) else { break };
+            self.hasher.update(step);
+            self.known.push(self.hasher.clone().finalize());
+        }
         let steps = usize::try_from((end - self.from) / STEP as u64).unwrap_or(usize::MAX);
         let steps = steps.min(self.known.len() - 1);
         let before = (steps * STEP) as u64;
         let at = self.from + before;
         let mut hasher = crc32fast::Hasher::new_with_initial_len(self.known[steps], before);
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX);
-        hasher.update(window.bytes(at, rest)?.get(..rest).unwrap_or_default());
+        match near.held(at, rest) {
+            Some(bytes) => hasher.update(bytes),
+            None => hasher.update(self.places.bytes(at, rest)?.get(..rest).unwrap_or_default()),
+        }
         Ok(hasher.finalize())
     }
 }
@@ -99,9 +128,12 @@ mod tests {
                     flipped.into_iter().for_each(|nth| bytes[at + nth] ^= 1);
                     let mut file = tempfile::tempfile().unwrap();
                     file.write_all(&bytes).unwrap();
-                    let mut window = Window::small(&file, bytes.len() as u64);
-                    let sums = Sums::new(&mut window, from as u64).unwrap();
-                    let confirmed = sums.confirm(&mut window, at as u64, len).unwrap();
+                    let limit = bytes.len() as u64;
+                    let (mut sums, near) = (Sums::new(&file, limit), Window::small(&file, limit));
+                    sums.go_to(from as u64);
+                    sums.upto(&near, at as u64).unwrap();
+                    let head = bytes[at..].first_chunk().unwrap();
+                    let confirmed = sums.confirm(&near, head, at as u64, len).unwrap();
                     assert_eq!(confirmed, flipped.is_none(), "{len} bytes behind {before}, {flipped:?}");
                 }
             }

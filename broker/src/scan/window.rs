@@ -33,6 +33,8 @@ pub struct Window<'a, F> {
     buf_at: u64,
     unreadable: Vec<Unreadable>,
     sectors_failed: usize,
+    /// What was computed to tell records from what only looks like their headers.
+    sums: Option<Box<Sums<'a, F>>>,
 }
 
 /// Bytes that cannot be read.
@@ -50,7 +52,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
     /// Looks at the first `limit` bytes of a file.
     pub fn new(file: &'a F, limit: u64) -> Self {
         let (buf, unreadable) = (Vec::new(), Vec::new());
-        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0 }
+        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0, sums: None }
     }
 
     /// The same, for a look at few records.
@@ -68,6 +70,12 @@ impl<'a, F: DiskFile> Window<'a, F> {
         }
         let skip = usize::try_from(position.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
         Ok(self.buf.get(skip..).unwrap_or_default())
+    }
+
+    /// So many bytes from `position` on, where it has just read them.
+    pub(super) fn held(&self, position: u64, len: usize) -> Option<&[u8]> {
+        let skip = usize::try_from(position.checked_sub(self.buf_at)?).ok()?;
+        self.buf.get(skip..)?.get(..len)
     }
 
     fn load(&mut self, position: u64, want: usize) -> io::Result<()> {
@@ -90,7 +98,15 @@ impl<'a, F: DiskFile> Window<'a, F> {
             let at = position + done as u64;
             let in_sector = usize::try_from(at % SECTOR as u64).unwrap_or(0);
             let len = (SECTOR - in_sector).min(self.buf.len() - done);
+            // To try once more what has failed may take seconds again.
+            let is_known = |bad: &Unreadable| bad.position <= at && at + len as u64 <= bad.end;
+            let has_failed = self.unreadable.iter().any(is_known);
             let piece = &mut self.buf[done..done + len];
+            if has_failed {
+                piece.fill(0);
+                done += len;
+                continue;
+            }
             match disk::read_full_at(self.file, piece, at) {
                 Ok(n) if n < len => return Ok(done + n),
                 Ok(_) => {}
@@ -175,7 +191,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
     /// computed in bounded time, since a value can be made of millions of plausible headers.
     pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Ahead> {
         let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
-        let (mut sums, mut ahead) = (None, Ahead::default());
+        let mut ahead = Ahead::default();
         let mut at = position + 1;
         if let Ok(stray) = self.record(position)?
             && stray.offset != expected
@@ -196,8 +212,7 @@ impl<'a, F: DiskFile> Window<'a, F> {
             at += next as u64;
             if let Some((offset, len)) = self.announced(at)? {
                 let fits = can_follow(offset, expected, at - position);
-                let is_record =
-                    (fits || len as u64 <= budget) && self.is_record(at, len, position, &mut sums)?;
+                let is_record = (fits || len as u64 <= budget) && self.is_record(at, len)?;
                 if fits && is_record {
                     return Ok(Ahead { follows: Some((at, offset)), ..ahead });
                 }
@@ -223,25 +238,14 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(record::claimed_offset(header).zip(len))
     }
 
-    /// Whether a record of this length is there. `sums` is made where it is needed: it covers what lies behind `position`.
-    fn is_record(
-        &mut self,
-        at: u64,
-        len: usize,
-        position: u64,
-        sums: &mut Option<(Sums, Self)>,
-    ) -> io::Result<bool> {
+    /// Whether a record of this length is there.
+    fn is_record(&mut self, at: u64, len: usize) -> io::Result<bool> {
         if len > sums::SHORT {
-            let (sums, far) = match sums {
-                Some(made) => made,
-                None => {
-                    let mut far = Self::new(self.file, self.limit);
-                    let made = Sums::new(&mut far, position)?;
-                    // From here on it looks at single places.
-                    sums.insert((made, Self::small(self.file, self.limit)))
-                }
-            };
-            if !sums.confirm(far, at, len as u64)? {
+            let Some(&head) = self.bytes(at, HEADER_BYTES)?.first_chunk() else { return Ok(false) };
+            let mut sums = self.sums.take().unwrap_or_else(|| Box::new(Sums::new(self.file, self.limit)));
+            let confirmed = sums.confirm(self, &head, at, len as u64);
+            self.sums = Some(sums);
+            if !confirmed? {
                 return Ok(false);
             }
         }
@@ -335,6 +339,17 @@ mod tests {
             assert_eq!((bad.position, bad.end), (1024, 1536));
             assert_eq!(window.unreadable_in(1536, u64::MAX), None);
             assert_eq!(window.into_unreadable().len(), 1);
+        }
+    }
+
+    /// However often the window comes back to it: a look for records does.
+    #[test]
+    fn a_bad_sector_counts_once() {
+        let file = file(1100..1101);
+        let mut window = Window::small(&file, file.len().unwrap());
+        for _ in 0..2 * SECTORS_MAX {
+            assert!(window.record(8 * 128).unwrap().is_err());
+            assert!(window.record(90 * 128).unwrap().is_ok());
         }
     }
 
