@@ -313,11 +313,23 @@ impl<F: DiskFile> View<F> {
             }
         }
         drop(window);
-        self.collect(place.0, place.1.get(), max_bytes)
+        loop {
+            if let Some(read) = self.collect(from, place.1.get(), max_bytes)? {
+                return Ok(read);
+            }
+            match self.behind_damage(&mut Window::new(&*self.log, self.bytes), place)? {
+                // Bytes that are no record lie before it, and none is missing.
+                Some(behind) if behind.0 == from => place = behind,
+                behind => {
+                    let next = behind.map_or(self.end, |(next, _)| next);
+                    return Ok(Read::Damaged { position: place.1, next });
+                }
+            }
+        }
     }
 
-    /// The valid records from a boundary on, in one piece of memory.
-    fn collect(&self, from: Offset, at: u64, max_bytes: usize) -> io::Result<Read> {
+    /// The valid records from a boundary on, in one piece of memory. `None`: there is none.
+    fn collect(&self, from: Offset, at: u64, max_bytes: usize) -> io::Result<Option<Read>> {
         let available = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; available.min(max_bytes.max(4 << 10))];
         let got = match disk::read_full_at(&*self.log, &mut bytes, at) {
@@ -345,10 +357,10 @@ impl<F: DiskFile> View<F> {
                     let got = disk::read_full_at(&*self.log, &mut bytes, at)?;
                     bytes.truncate(got);
                     if got < needed {
-                        return self.damaged((from, Position::new(at)));
+                        return Ok(None);
                     }
                 }
-                _ if first => return self.damaged((from, Position::new(at))),
+                _ if first => return Ok(None),
                 _ => break,
             }
         }
@@ -357,13 +369,7 @@ impl<F: DiskFile> View<F> {
             // Whoever keeps the records pays for what they take, not for what was looked at.
             bytes.shrink_to_fit();
         }
-        Ok(Read::Records { bytes: bytes.into(), next, at: Position::new(at) })
-    }
-
-    fn damaged(&self, place: Place) -> io::Result<Read> {
-        let behind = self.behind_damage(&mut Window::new(&*self.log, self.bytes), place)?;
-        let next = behind.map_or(self.end, |(next, _)| next);
-        Ok(Read::Damaged { position: place.1, next })
+        Ok(Some(Read::Records { bytes: bytes.into(), next, at: Position::new(at) }))
     }
 
     /// The next valid record that can follow where there is none at `place`.
@@ -410,22 +416,30 @@ impl<F: DiskFile> View<F> {
         let mut window = Window::new(&*self.log, self.bytes);
         let mut place = self.locate_before(at)?;
         let mut timestamp = Timestamp::from_millis(0);
-        let is_late = window.walk(&mut place, |found| {
-            timestamp = found.timestamp;
-            timestamp >= at || found.offset >= self.end
-        })?;
-        let (offset, position) = place;
-        if offset >= self.end || position.get() >= self.bytes {
-            return Ok(TimeLookup::None);
+        loop {
+            let is_late = window.walk(&mut place, |found| {
+                timestamp = found.timestamp;
+                timestamp >= at || found.offset >= self.end
+            })?;
+            let (offset, position) = place;
+            if offset >= self.end || position.get() >= self.bytes {
+                return Ok(TimeLookup::None);
+            }
+            if is_late {
+                return Ok(TimeLookup::Found(offset, timestamp));
+            }
+            let behind = self.behind_damage(&mut window, place)?;
+            readable(&window, position, behind)?;
+            match behind {
+                // No record is missing there.
+                Some(behind) if behind.0 == offset => place = behind,
+                // The bad record may be the one that was asked for, so none behind it may be named.
+                behind => {
+                    let next = behind.map_or(self.end, |(next, _)| next);
+                    return Ok(TimeLookup::Damaged { offset, position, next });
+                }
+            }
         }
-        if is_late {
-            return Ok(TimeLookup::Found(offset, timestamp));
-        }
-        // The bad record may be the one that was asked for, so none behind it may be named.
-        let behind = self.behind_damage(&mut window, place)?;
-        readable(&window, position, behind)?;
-        let next = behind.map_or(self.end, |(next, _)| next);
-        Ok(TimeLookup::Damaged { offset, position, next })
     }
 
     /// Where to start looking for a time: at the record that the last index entry earlier than `at` names. Neither it nor anything
