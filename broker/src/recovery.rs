@@ -338,7 +338,24 @@ impl<D: Disk> Recovery<'_, D> {
             // It cannot be written on; what the run before has acknowledged is to be durable all the same.
         }
         // Sealed as it is, and like every sealed segment durable before another follows.
-        Ok((None, self.told.read_only.is_some() || self.sync_sealed(last.sealed.base)))
+        let synced = self.told.read_only.is_some() || self.sync_sealed(last.sealed.base);
+        if synced && last.damaged && !self.is_end_unseen && self.told.read_only.is_none() {
+            self.note_end_of_damaged(last.sealed);
+        }
+        Ok((None, synced))
+    }
+
+    /// What is served of a damaged segment may rot as well, and looks like a torn tail then, where nothing good is left behind the
+    /// damage: what has been read is neither cut off nor are its offsets given out again.
+    fn note_end_of_damaged(&mut self, last: Sealed) {
+        let mark = SyncedTo::at_end_of(last);
+        let mark = self.synced_to.map_or(mark, |noted| noted.and(mark));
+        if self.synced_to != Some(mark)
+            && let Err(e) = markers::write_synced(self.disk, self.told.dir, mark)
+        {
+            self.is_noted = false;
+            self.note(format!("where the damaged log ends could not be noted: {e}"));
+        }
     }
 
     /// A segment behind the last log that has an index with anything in it, and no log. A log's name is durable before its

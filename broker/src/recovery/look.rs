@@ -22,6 +22,8 @@ pub(super) struct Looked {
     pub meter: Meter,
     /// Whether it can be appended to.
     pub whole: bool,
+    /// Whether some of it is served behind damage.
+    pub damaged: bool,
     /// Bytes behind its last record that looked like a torn tail.
     pub torn: u64,
 }
@@ -77,7 +79,13 @@ impl<D: Disk> Recovery<'_, D> {
         let time_index = self.index_entries(base, Kind::TimeIndex, sealed.end, len)?;
         let complete = [index.len(), time_index.len()].iter().all(|n| *n as u64 == sealed.entries);
         let meter = Meter::after(sealed.end.since(base), self.told.index_interval, sealed.latest);
-        (fits && !unsynced && complete).then_some(Looked { sealed, meter, whole: true, torn: 0 })
+        (fits && !unsynced && complete).then_some(Looked {
+            sealed,
+            meter,
+            whole: true,
+            damaged: false,
+            torn: 0,
+        })
     }
 
     /// A sealed segment whose indexes are in order and lead to a tail that reaches the next segment.
@@ -114,6 +122,7 @@ impl<D: Disk> Recovery<'_, D> {
             sealed,
             meter: scan_meter(&scan, base, &self.told),
             whole: true,
+            damaged: false,
             torn: 0,
         }))
     }
@@ -150,7 +159,7 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         let torn = if scan.tail == Tail::Torn { segment.len - scan.end_at.get() } else { 0 };
-        Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole, torn }
+        Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole, damaged, torn }
     }
 
     /// Where the segment ends, and whether it can be appended to.
