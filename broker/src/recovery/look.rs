@@ -59,7 +59,7 @@ impl<D: Disk> Recovery<'_, D> {
         }
         let scan = Scan::run(&segment.log, len, base, self.told.index_interval);
         self.report.scanned += scan.records;
-        Ok(self.settle(&segment, scan))
+        Ok(self.settle(segment, scan))
     }
 
     /// A segment that is as a clean stop left it, without reading it.
@@ -141,21 +141,22 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
-    fn settle(&mut self, segment: &Segment<D::File>, mut scan: Scan) -> Looked {
+    fn settle(&mut self, mut segment: Segment<D::File>, mut scan: Scan) -> Looked {
         let base = segment.base;
-        let is_loss = |hole: &&Hole| self.was_never_synced(segment, hole.position);
+        let is_loss = |hole: &&Hole| self.was_never_synced(&segment, hole.position);
         if let Some(hole) = scan.holes.iter().find(is_loss).copied()
-            && let Some(prefix) = self.keep_prefix(segment, hole)
+            && let Some(prefix) = self.keep_prefix(&segment, hole)
         {
-            scan = prefix;
+            // What lies behind it is no part of the log any more.
+            (scan, segment.len) = (prefix, hole.position.get());
         }
         self.name_faults(&segment.path, &scan);
-        let (sealed, whole) = self.settle_end(segment, &scan);
+        let (sealed, whole) = self.settle_end(&segment, &scan);
         let damaged = !scan.holes.is_empty();
         if !damaged || self.remember_damage(base) {
             let restored = self.restore_indexes(base, &scan);
             if !damaged && restored && scan.unreadable.is_empty() {
-                self.forget_damage(segment);
+                self.forget_damage(&segment);
             }
         }
         let torn = if scan.tail == Tail::Torn { segment.len - scan.end_at.get() } else { 0 };
