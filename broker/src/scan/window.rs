@@ -267,13 +267,10 @@ pub(super) fn can_follow(offset: Offset, expected: Offset, bytes: u64) -> bool {
     offset >= expected && offset.since(expected) <= bytes / HEADER_BYTES as u64
 }
 
-/// Whether a header could start here: offset and timestamp below 2^48 (a partition with 281 trillion records, the year
-/// 10889), size within the bound, key within the size. Nothing but zeros is none: its checksum would not be zero.
+/// Whether a header could start here: offset below 2^48 (a partition with 281 trillion records), size within the bound, key
+/// within the size. Nothing but zeros is none: its checksum would not be zero. A clock may show any time.
 fn is_plausible(header: &[u8]) -> bool {
-    header[0..2] == [0, 0]
-        && header[16..18] == [0, 0]
-        && record::announced_len(header, BOUND).is_ok()
-        && header != [0; HEADER_BYTES]
+    header[0..2] == [0, 0] && record::announced_len(header, BOUND).is_ok() && header != [0; HEADER_BYTES]
 }
 
 #[cfg(test)]
