@@ -39,6 +39,9 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
+/// Where the size lies in the header.
+pub(crate) const SIZE_AT: std::ops::Range<usize> = 8..12;
+
 /// Where the CRC lies in the header, and so what it does not cover.
 pub(crate) const CRC_AT: std::ops::Range<usize> = 12..16;
 
@@ -208,6 +211,11 @@ pub fn decode(bytes: &[u8], bound: u32) -> Result<RecordRef<'_>, Invalid> {
 /// The offset that the header at the start of `bytes` names, without checking anything.
 pub fn claimed_offset(bytes: &[u8]) -> Option<Offset> {
     Some(Offset::new(u64::from_be_bytes(*bytes.first_chunk()?)))
+}
+
+/// The size that the header at the start of `bytes` names, without checking anything.
+pub(crate) fn claimed_size(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(SIZE_AT)?.first_chunk()?))
 }
 
 fn checksum(record: &[u8]) -> u32 {

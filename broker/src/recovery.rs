@@ -9,7 +9,7 @@
 //! 3. The last segment's tail: cut a torn one; never cut what could not be read, nor what has a valid record behind it, with
 //!    one exception: see [`Evidence::PowerLossUnsynced`].
 //! 4. Rebuild indexes that are missing or wrong, by replacing the file.
-//! 5. Go on in the last segment, or, where it is damaged, in a new one behind it.
+//! 5. Go on in the last segment, or, where it is damaged, in a new one behind it, once it is noted where that one ends.
 
 mod look;
 

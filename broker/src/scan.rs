@@ -8,13 +8,25 @@
 //! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder**, unless others
 //!   behind it fit, and come as far as it.
 //!
-//! Looking forward cannot tell a record from a value that holds the bytes of one. That errs on the safe side: bytes are
-//! kept that might have been cut.
+//! A value may hold the bytes of records, of this log's next offsets too. As long as the header of the broken record is there,
+//! they are told apart (`ahead`): a write that a kill has interrupted always has one, unless it is too short for any record. In
+//! these cases they are not, each of which takes more than one misfortune:
+//!
+//! - a power loss or rot has taken the offset in the header, and left the records in the value: they are served as the log's
+//!   own, since nothing shows that they are not, and good records behind damage must not be lost;
+//! - an interrupted write ends exactly where a record in its value does, or a size that has rotted points to where the next offset
+//!   begins in it: the same;
+//! - the size of a record that was not known to be synced has rotted and points beyond the end of the file, another part of it has
+//!   rotted too, and the file does not end with a good record: what lies behind it is cut off as the rest of a torn write;
+//! - a damaged record that is as long as it says has one in its value with an offset that the log has not come to: that looks like a
+//!   write that has landed in the wrong place, and is called disorder, for no offset may be given out twice;
+//! - who knows offset, millisecond and moment of the crash can make a value that deceives: CRC-32 is no signature.
 //!
 //! Where the file cannot be read, the scan goes on behind it, as over any other bytes that are no record: a sector that a
 //! disk has lost takes the records in it, and not those behind it. Only a tail is never taken for torn on the strength
 //! of bytes that nobody has seen.
 
+mod ahead;
 mod sums;
 mod window;
 
@@ -23,7 +35,8 @@ use crate::index::Entry;
 use crate::meter::Meter;
 use crate::units::{Offset, Position, Timestamp};
 
-pub use window::{Ahead, Unreadable, Window};
+pub use ahead::Ahead;
+pub use window::{Unreadable, Window};
 
 /// A stretch of a log that holds no valid record, with a valid one behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +94,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Scans a segment's log from its start.
-    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64) -> Scan {
-        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval))
+    /// Scans a segment's log from its start. Records before `whole_to` were whole on the disk once: none of them is torn.
+    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64, whole_to: Offset) -> Scan {
+        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval), whole_to)
     }
 
     /// Scans on from where a record is expected to begin, with what is known of the records before it.
@@ -93,6 +106,7 @@ impl Scan {
         base: Offset,
         (from, expected): (Position, Offset),
         mut meter: Meter,
+        whole_to: Offset,
     ) -> Scan {
         let mut window = Window::new(file, len);
         let (mut at, mut end) = (from.get(), expected);
@@ -118,7 +132,7 @@ impl Scan {
                 at += bytes as u64;
                 continue;
             }
-            let ahead = match window.look_forward(at, end) {
+            let ahead = match window.look_forward(at, end, whole_to) {
                 Err(e) => break Tail::Unreadable(e.to_string()),
                 Ok(ahead) => ahead,
             };
@@ -174,7 +188,7 @@ mod tests {
     }
 
     fn scan(bytes: &[u8]) -> Scan {
-        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3)
+        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3, Offset::ZERO)
     }
 
     #[test]
@@ -318,12 +332,15 @@ mod tests {
     fn a_log_with_a_thousand_holes_is_passed_over_once() {
         // One that is long enough to be worth a checksum that is put together; and one made of what looks like longer records.
         let header = |len: u32| [&[0; 8], &len.to_be_bytes()[..], &[7; 4], &[0; 12]].concat();
-        for (value, factor) in [(vec![7; 2020], 3), (header(60_000).repeat(72), 8)] {
+        // And one whose header is lost from the size on.
+        let (sevens, headers) = (vec![7; 2020], header(60_000).repeat(72));
+        for (value, lost, factor) in [(&sevens, 20..21, 3), (&headers, 20..21, 8), (&sevens, 8..100, 5)] {
             let mut bytes = log(&vec![&value[..]; 2000]);
             let record = bytes.len() / 2000;
-            (1..2000).step_by(2).for_each(|nth| bytes[nth * record + 20] ^= 1);
+            let lost = |nth: usize| lost.start + nth * record..lost.end + nth * record;
+            (1..2000).step_by(2).for_each(|nth| bytes[lost(nth)].fill(0));
             let (len, file) = (bytes.len() as u64, Counted::new(bytes));
-            let scan = Scan::run(&file, len, Offset::ZERO, 64);
+            let scan = Scan::run(&file, len, Offset::ZERO, 64, Offset::ZERO);
             assert_eq!((scan.holes.len(), scan.end.get(), scan.tail), (999, 1999, Tail::Torn));
             let read = file.read();
             assert!(read < factor * len, "{read} bytes were read of {len}");

@@ -380,7 +380,8 @@ impl<F: DiskFile> View<F> {
         {
             return Ok(behind);
         }
-        let ahead = window.look_forward(at.get(), expected)?;
+        // What can be read was appended whole.
+        let ahead = window.look_forward(at.get(), expected, self.end)?;
         let found = ahead.follows.map(|(next_at, next)| (next, Position::new(next_at)));
         let behind = found.filter(|(next, _)| *next < self.end);
         if readable(window, at, found).is_ok() {

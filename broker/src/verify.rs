@@ -156,6 +156,14 @@ struct Segment<'a> {
     known: Option<Known>,
 }
 
+impl Segment<'_> {
+    /// Records before this offset were whole once: a segment is synced before another follows.
+    fn whole_to(&self) -> Offset {
+        let known = self.known.map_or(Offset::ZERO, |known| known.to.end);
+        if self.is_last { known } else { Offset::new(u64::MAX) }
+    }
+}
+
 /// How far a partition was on the disk once.
 #[derive(Clone, Copy)]
 struct Known {
@@ -416,7 +424,7 @@ impl<D: Disk> Verifier<'_, D> {
             }
         };
         self.verdict.bytes += len;
-        let scan = Scan::run(&file, len, segment.base, u64::MAX);
+        let scan = Scan::run(&file, len, segment.base, u64::MAX, segment.whole_to());
         self.verdict.records += scan.records;
         for hole in &scan.holes {
             let lost = lost(hole.first, hole.next);

@@ -57,9 +57,14 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(looked);
             }
         }
-        let scan = Scan::run(&segment.log, len, base, self.told.index_interval);
+        let scan = Scan::run(&segment.log, len, base, self.told.index_interval, self.whole_to(next));
         self.report.scanned += scan.records;
         Ok(self.settle(segment, scan))
+    }
+
+    /// Records before this offset were whole on the disk once: a segment is synced before another follows.
+    fn whole_to(&self, next: Option<Offset>) -> Offset {
+        next.unwrap_or_else(|| self.synced_to.map_or(Offset::ZERO, |synced| synced.end))
     }
 
     /// A segment that is as a clean stop left it, without reading it.
@@ -109,7 +114,7 @@ impl<D: Disk> Recovery<'_, D> {
             }
             _ => (Position::ZERO, base),
         };
-        let scan = Scan::run_from(log, len, base, (from, expected), meter);
+        let scan = Scan::run_from(log, len, base, (from, expected), meter, next);
         self.report.scanned += scan.records;
         // One interval of records lies behind the last entry, that entry's own record included; one less, where there
         // is no entry yet.
@@ -258,7 +263,7 @@ impl<D: Disk> Recovery<'_, D> {
     /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage, behind
     /// which writes go on: a later start must not cut what this one has served.
     fn keep_prefix(&mut self, segment: &Segment<D::File>, hole: Hole) -> Option<Scan> {
-        let Segment { base, log, len, .. } = segment;
+        let Segment { base, next, log, len, .. } = segment;
         if self.told.read_only.is_none() {
             match self.set_aside(*base, log, hole.position) {
                 Ok(aside) => {
@@ -277,7 +282,8 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
         }
-        Some(Scan::run(log, hole.position.get(), *base, self.told.index_interval))
+        let (interval, whole_to) = (self.told.index_interval, self.whole_to(*next));
+        Some(Scan::run(log, hole.position.get(), *base, interval, whole_to))
     }
 
     /// Keeps what lies from a byte on under a name of its own. If a recovery that was interrupted has done it already, it is

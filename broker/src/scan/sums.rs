@@ -33,14 +33,14 @@ pub(super) struct Sums<'a, F> {
 }
 
 impl<'a, F: DiskFile> Sums<'a, F> {
-    /// Of the first `limit` bytes of a file.
-    pub fn new(file: &'a F, limit: u64) -> Self {
+    /// Of the first `limit` bytes of a file, from a place on.
+    pub fn new(file: &'a F, limit: u64, from: u64) -> Self {
         let (passing, places) = (Window::new(file, limit), Window::small(file, limit));
-        Self { from: 0, known: vec![0], hasher: crc32fast::Hasher::new(), passing, places }
+        Self { from, known: vec![0], hasher: crc32fast::Hasher::new(), passing, places }
     }
 
-    /// Counts from `position` on, or from before it.
-    fn go_to(&mut self, position: u64) {
+    /// From here on nothing before `position` is asked for.
+    pub fn go_to(&mut self, position: u64) {
         if !(self.from..=self.covered()).contains(&position) {
             (self.from, self.hasher) = (position, crc32fast::Hasher::new());
             self.known.clear();
@@ -66,7 +66,6 @@ impl<'a, F: DiskFile> Sums<'a, F> {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(head);
         let (start, end) = (at + CRC_AT.end as u64, at + len);
-        self.go_to(at);
         let (before_start, before_end) = (self.upto(near, start)?, self.upto(near, end)?);
         let rest = follow(before_start, 0, end - start) ^ before_end;
         Ok(follow(hasher.finalize(), rest, end - start).to_be_bytes() == *stored)
@@ -129,9 +128,8 @@ mod tests {
                     let mut file = tempfile::tempfile().unwrap();
                     file.write_all(&bytes).unwrap();
                     let limit = bytes.len() as u64;
-                    let (mut sums, near) = (Sums::new(&file, limit), Window::small(&file, limit));
-                    sums.go_to(from as u64);
-                    sums.upto(&near, at as u64).unwrap();
+                    let (mut sums, near) =
+                        (Sums::new(&file, limit, from as u64), Window::small(&file, limit));
                     let head = bytes[at..].first_chunk().unwrap();
                     let confirmed = sums.confirm(&near, head, at as u64, len).unwrap();
                     assert_eq!(confirmed, flipped.is_none(), "{len} bytes behind {before}, {flipped:?}");

@@ -1,10 +1,10 @@
-//! A window over a log: its bytes in pieces, the record at a place, and the next one behind a place.
+//! A window over a log: its bytes in pieces, and the record at a place.
 
 use std::io;
 
-use super::sums::{self, Sums};
+use super::sums::Sums;
 use crate::disk::{self, DiskFile};
-use crate::record::{self, HEADER_BYTES, Invalid, RecordRef};
+use crate::record::{self, CRC_AT, HEADER_BYTES, Invalid, RecordRef};
 use crate::settings::Settings;
 use crate::units::{Offset, Position};
 
@@ -19,7 +19,7 @@ const SECTOR: usize = 512;
 const SECTORS_MAX: usize = 64;
 
 /// The largest size that a header is believed to announce.
-const BOUND: u32 = Settings::RECORD_BYTES_MAX;
+pub(super) const BOUND: u32 = Settings::RECORD_BYTES_MAX;
 
 /// A window that moves forward over a file.
 #[derive(Debug)]
@@ -35,6 +35,10 @@ pub struct Window<'a, F> {
     sectors_failed: usize,
     /// What was computed to tell records from what only looks like their headers.
     sums: Option<Box<Sums<'a, F>>>,
+    /// From where on.
+    summed_from: u64,
+    /// How many bytes may still be looked through for proof, where something that may do is found: no more than all of them.
+    pub(super) credit: u64,
 }
 
 /// Bytes that cannot be read.
@@ -52,7 +56,8 @@ impl<'a, F: DiskFile> Window<'a, F> {
     /// Looks at the first `limit` bytes of a file.
     pub fn new(file: &'a F, limit: u64) -> Self {
         let (buf, unreadable) = (Vec::new(), Vec::new());
-        Self { file, limit, chunk: CHUNK, buf, buf_at: 0, unreadable, sectors_failed: 0, sums: None }
+        let (chunk, sectors_failed, sums, summed_from, credit) = (CHUNK, 0, None, 0, limit);
+        Self { file, limit, chunk, buf, buf_at: 0, unreadable, sectors_failed, sums, summed_from, credit }
     }
 
     /// The same, for a look at few records.
@@ -185,92 +190,27 @@ impl<'a, F: DiskFile> Window<'a, F> {
         Ok(stopped && is_it)
     }
 
-    /// What complete valid records there are from `position` on, where the one with the offset `expected` should be and is not.
-    ///
-    /// One that can follow there is found in any case. What is in the wrong place is found as far as its checksums can be
-    /// computed in bounded time, since a value can be made of millions of plausible headers.
-    pub fn look_forward(&mut self, position: u64, expected: Offset) -> io::Result<Ahead> {
-        let mut budget = 64 * (self.limit.saturating_sub(position)) + (64 << 20);
-        let mut ahead = Ahead::default();
-        let mut at = position + 1;
-        if let Ok(stray) = self.record(position)?
-            && stray.offset != expected
-        {
-            ahead.misplaced = Some((position, stray.offset));
-            at = position + stray.len() as u64;
+    /// From here on checksums of stretches before this byte are not asked for.
+    pub(super) fn sum_from(&mut self, position: u64) {
+        self.summed_from = position;
+        if let Some(sums) = &mut self.sums {
+            sums.go_to(position);
         }
-        while at + HEADER_BYTES as u64 <= self.limit {
-            let window = self.bytes(at, HEADER_BYTES)?;
-            if window.len() < HEADER_BYTES {
-                // The file is shorter than the log was: somebody has cut it behind our back.
-                return Ok(ahead);
-            }
-            let Some(next) = window.windows(HEADER_BYTES).position(is_plausible) else {
-                at += (window.len() - HEADER_BYTES + 1) as u64;
-                continue;
-            };
-            at += next as u64;
-            if let Some((offset, len)) = self.announced(at)? {
-                let fits = can_follow(offset, expected, at - position);
-                let is_record = (fits || len as u64 <= budget) && self.is_record(at, len)?;
-                if fits && is_record {
-                    return Ok(Ahead { follows: Some((at, offset)), ..ahead });
-                }
-                budget = budget.saturating_sub(if fits { 0 } else { len as u64 });
-                if is_record {
-                    ahead.misplaced =
-                        ahead.misplaced.filter(|(_, other)| *other >= offset).or(Some((at, offset)));
-                    // What lies in its value is its own.
-                    at += len as u64;
-                    continue;
-                }
-            }
-            at += 1;
-        }
-        Ok(ahead)
     }
 
-    /// The offset and the length that a header announces, where so many bytes are there.
-    fn announced(&mut self, at: u64) -> io::Result<Option<(Offset, usize)>> {
-        let left = self.limit - at;
-        let header = self.bytes(at, HEADER_BYTES)?;
-        let len = record::announced_len(header, BOUND).ok().filter(|len| *len as u64 <= left);
-        Ok(record::claimed_offset(header).zip(len))
+    /// Whether the record that begins with `head`, at `at`, has the right checksum, if it has this length: all of it is there.
+    pub(super) fn confirms_sum(&mut self, head: &[u8; CRC_AT.end], at: u64, len: usize) -> io::Result<bool> {
+        let fresh = || Box::new(Sums::new(self.file, self.limit, self.summed_from));
+        let mut sums = self.sums.take().unwrap_or_else(fresh);
+        let confirmed = sums.confirm(self, head, at, len as u64);
+        self.sums = Some(sums);
+        confirmed
     }
 
-    /// Whether a record of this length is there.
-    fn is_record(&mut self, at: u64, len: usize) -> io::Result<bool> {
-        if len > sums::SHORT {
-            let Some(&head) = self.bytes(at, HEADER_BYTES)?.first_chunk() else { return Ok(false) };
-            let mut sums = self.sums.take().unwrap_or_else(|| Box::new(Sums::new(self.file, self.limit)));
-            let confirmed = sums.confirm(self, &head, at, len as u64);
-            self.sums = Some(sums);
-            if !confirmed? {
-                return Ok(false);
-            }
-        }
-        Ok(self.record(at)?.is_ok())
+    /// The byte after the last.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
     }
-}
-
-/// Records behind a place where none is: where they begin, and their offsets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ahead {
-    /// The first that can follow: its offset leaves no room for more records than bytes.
-    pub follows: Option<(u64, Offset)>,
-    /// Before it, the one with the highest offset that cannot: a disk has put it in the wrong place.
-    pub misplaced: Option<(u64, Offset)>,
-}
-
-/// Whether a record with this offset can lie `bytes` behind the place of the one that was expected.
-pub(super) fn can_follow(offset: Offset, expected: Offset, bytes: u64) -> bool {
-    offset >= expected && offset.since(expected) <= bytes / HEADER_BYTES as u64
-}
-
-/// Whether a header could start here: offset below 2^48 (a partition with 281 trillion records), size within the bound, key
-/// within the size. Nothing but zeros is none: its checksum would not be zero. A clock may show any time.
-fn is_plausible(header: &[u8]) -> bool {
-    header[0..2] == [0, 0] && record::announced_len(header, BOUND).is_ok() && header != [0; HEADER_BYTES]
 }
 
 #[cfg(test)]
@@ -330,7 +270,7 @@ mod tests {
                 let found = window.record(nth * 128).unwrap();
                 assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
             }
-            let ahead = window.look_forward(8 * 128, Offset::new(8)).unwrap();
+            let ahead = window.look_forward(8 * 128, Offset::new(8), Offset::ZERO).unwrap();
             assert_eq!((ahead.follows, ahead.misplaced), (Some((12 * 128, Offset::new(12))), None));
             let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
             assert_eq!((bad.position, bad.end), (1024, 1536));
