@@ -73,7 +73,7 @@ async fn what_was_taken_away_is_told_until_another_is_made_in_its_place() {
     let (broker, _) = bench.open();
     let gone = "u is gone: its directory was taken away after the last clean stop";
     let fewer = "t/2 is gone: it was there at the last clean stop, and its topic has fewer partitions now";
-    assert_eq!(Health::of(&broker), Health { refuses: Vec::new(), lost: vec![gone.into(), fewer.into()] });
+    assert_eq!(Health::of(&broker), Health { lost: vec![gone.into(), fewer.into()], ..Health::default() });
     broker.create_topic("u", TopicSettings::with_partitions(1)).await.unwrap();
     assert_eq!(Health::of(&broker).lost, [fewer]);
     broker.delete_topic("t").await.unwrap();
