@@ -166,8 +166,8 @@ fn a_measurement_of_the_machine_that_is_ended_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut limits = broker();
     limits.args(["bench", "limits", "--time", "1h", "--data"]).arg(dir.path()).stdout(Stdio::null());
-    let mut limits = limits.spawn().unwrap();
-    let files = format!("/proc/{}/fd", limits.id());
+    let mut limits = Measurement { bench: limits.spawn().unwrap(), server: None };
+    let files = format!("/proc/{}/fd", limits.bench.id());
     let is_open = |file: &fs::DirEntry| {
         fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().contains("broker-bench-limits"))
     };
@@ -176,7 +176,7 @@ fn a_measurement_of_the_machine_that_is_ended_leaves_nothing() {
     });
     // Long enough for the next one.
     until("it measures", || fs::read_dir(dir.path()).unwrap().count() == 0);
-    signal(limits.id(), &["INT"]);
-    limits.wait().unwrap();
+    signal(limits.bench.id(), &["INT"]);
+    limits.ended();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
