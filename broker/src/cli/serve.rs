@@ -62,7 +62,8 @@ pub struct Args {
     /// The address to serve clients on
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
     listen: String,
-    /// Serve Prometheus metrics at /metrics and a health check at /health on this address
+    /// Serve Prometheus metrics at /metrics and a health check at /health on this address. That says 503 where something
+    /// has to be mended and the server restarted; a full disk it tells, and says 200
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// When a record is acknowledged: os, interval=TIME or always

@@ -257,15 +257,8 @@ impl Host {
         let uncounted = report.missed.uncounted.keys();
         let uncounted =
             uncounted.map(|partition| format!("{partition}: its topic does not have it any more"));
-        let notes: Vec<String> = report
-            .notes
-            .iter()
-            .chain(&report.unnoted)
-            .cloned()
-            .chain(unserved)
-            .chain(gone)
-            .chain(uncounted)
-            .collect();
+        let said = report.notes.iter().chain(&report.unnoted).cloned();
+        let notes: Vec<String> = said.chain(unserved).chain(gone).chain(uncounted).collect();
         self.report.replace(Found { partitions: partitions.clone(), notes: notes.clone() });
         self.recorder.add(Event::Started { clean: report.clean, partitions, notes });
         self.record_image(Moment::Recovered);
