@@ -9,6 +9,7 @@
 //! - the record's own checksum is right if it ends where a header with the next offset begins: that is where it ends;
 //! - a valid record lies across its end, or, where that is beyond the end of the file, ends with the file: a write that was
 //!   interrupted stops anywhere, and hardly ever between two records in its value;
+//! - between its end and a valid record behind there is no room for those whose offsets lie between;
 //! - it is beyond the end of the file, and the record is known to have been whole.
 
 use std::io;
@@ -200,11 +201,12 @@ impl<F: DiskFile> Look<'_, '_, F> {
             if !fits || broken.is_end_right {
                 self.budget = self.budget.saturating_sub(if fits { 0 } else { len as u64 });
                 self.misplaced(place);
-            } else if broken.is_followed_by(place) {
-                return Ok(Found::Follows(place));
             } else {
-                first = first.or(Some(place));
                 broken.is_end_wrong |= broken.is_disproved_by(place, at);
+                if broken.is_followed_by(place) {
+                    return Ok(Found::Follows(place));
+                }
+                first = first.or(Some(place));
             }
         }
         if let Some((first, _)) = first.filter(|_| !broken.is_end_right) {
@@ -258,8 +260,10 @@ impl Broken {
 
     /// Whether a valid record that can follow, and ends at `end`, shows that this one ends elsewhere than it says.
     fn is_disproved_by(&self, (at, offset): Place, end: u64) -> bool {
-        let next_is_elsewhere = |says| at > says && offset == self.offset.next();
-        self.end.is_some_and(|says| (at < says && end > says) || next_is_elsewhere(says))
+        let next = self.offset.next();
+        let has_no_room = |says| offset.since(next) > (at - says) / HEADER_BYTES as u64;
+        let is_wrong_behind = |says| at >= says && ((at > says && offset == next) || has_no_room(says));
+        self.end.is_some_and(|says| (at < says && end > says) || is_wrong_behind(says))
     }
 }
 
@@ -348,6 +352,23 @@ mod tests {
                 assert_eq!((found.end.get(), &found.holes[..]), (4, &[hole][..]), "bit {bit}");
             }
         }
+    }
+
+    /// The size of one record and what lies where that size points to have rotted. What is behind shows that more records come before it
+    /// than there is room for behind the place that the size points to.
+    #[test]
+    fn a_size_that_leaves_no_room_for_what_must_follow_hides_nothing() {
+        let log = log(0, &[b"one", b"two", b"three", b"four", b"five", b"six", b"seven"]);
+        let starts: Vec<usize> =
+            (0..log.len()).filter(|at| record::decode(&log[*at..], BOUND).is_ok()).collect();
+        let mut bytes = log.clone();
+        let says = (starts[5] + 4 - starts[1] - HEADER_BYTES) as u32;
+        bytes[starts[1]..][record::SIZE_AT].copy_from_slice(&says.to_be_bytes());
+        bytes[starts[1] + 20] ^= 1;
+        bytes[starts[5]..starts[6]].fill(0);
+        let found = scan(&bytes, 0);
+        let holes: Vec<(u64, u64)> = found.holes.iter().map(|h| (h.first.get(), h.next.get())).collect();
+        assert_eq!((holes, found.records, found.end.get()), (vec![(1, 2), (5, 6)], 5, 7));
     }
 
     /// A lost sector takes the end of one record and the beginning of the next.
