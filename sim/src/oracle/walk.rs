@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::answered::Asked;
 use super::disk_errors::DiskErrors;
 use super::look::Look;
-use super::model::{Model, Partition};
+use super::model::Model;
 use super::obstacles::Obstacles;
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
@@ -149,7 +149,10 @@ impl Walk {
             // Also where syncs get quicker: one that has begun takes as long as it did before.
             World::Pace(pace) => self.model.slack_ms = self.model.slack_ms.max(pace.sync_slack()),
             World::Readable => self.model.readable = true,
-            World::CachesDropped => self.model.all_mut().for_each(Partition::caches_dropped),
+            World::CachesDropped => {
+                let starts = self.model.starts;
+                self.model.all_mut().for_each(|known| known.caches_dropped(starts));
+            }
             _ => {}
         }
         self.obstacles.world(change);

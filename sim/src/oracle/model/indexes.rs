@@ -1,6 +1,6 @@
 //! What the index files of a partition prove: they are derived, so what is wrong with one excuses nothing but itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faults::Errno;
 
@@ -19,8 +19,8 @@ pub struct Indexes {
     cramped: bool,
     /// The last start could not build one anew: what is left of it may be anything that its checksums tell apart.
     unbuilt: bool,
-    /// A sync of one has failed: the page cache may hold what the disk does not, and no start can tell.
-    dropped: bool,
+    /// Those of which a sync has failed, or will: the page cache may hold what the disk does not, and no start can tell.
+    dropped: BTreeSet<String>,
 }
 
 impl Indexes {
@@ -36,14 +36,22 @@ impl Indexes {
         self.unbuilt |= file.ends_with(".tmp") && errno == Errno::ENOSPC;
     }
 
-    /// One could not be synced.
-    pub fn sync_failed(&mut self) {
-        self.dropped = true;
+    /// This one could not be synced, or written back.
+    pub fn sync_failed(&mut self, path: &str) {
+        self.dropped.insert(path.to_owned());
+    }
+
+    /// Clean pages have left the cache: what is read of those that could not be synced is what the disk has.
+    pub fn caches_dropped(&mut self, starts: u32) {
+        for path in std::mem::take(&mut self.dropped) {
+            self.tamper(&path, starts);
+            self.dropped.insert(path);
+        }
     }
 
     /// Whether what was there when the broker stopped may be gone.
     pub fn may_be_lost(&self) -> bool {
-        self.dropped
+        !self.dropped.is_empty()
     }
 
     /// Something other than the broker has changed this file: it, or the indexes of it if it is a log, prove nothing any more.

@@ -129,7 +129,8 @@ impl Partition {
     }
 
     /// Clean pages have left the cache, and with them what a failed sync or a lying disk has dropped: nobody can read it any more.
-    pub fn caches_dropped(&mut self) {
+    pub fn caches_dropped(&mut self, starts: u32) {
+        self.indexes.caches_dropped(starts);
         // Also what a sync has covered since: that was the lie.
         let lied = self.harm.is_lied_about();
         if !lied && !self.durable.has_failed() {

@@ -74,7 +74,7 @@ impl<'a> Failure<'a> {
         if path.is_index() {
             known.indexes.failed(path.file, self.errno);
             if self.op.op == Op::Sync {
-                known.indexes.sync_failed();
+                known.indexes.sync_failed(&self.op.path);
             }
         }
         // Unless what lies behind it can be set aside, a hole stays: as damage, and with what was in it.
@@ -264,7 +264,7 @@ impl Walk {
             known.sync_failed(entry);
         } else if of.is_index() {
             known.indexes.failed(of.file, Errno::EIO);
-            known.indexes.sync_failed();
+            known.indexes.sync_failed(path);
         }
     }
 
