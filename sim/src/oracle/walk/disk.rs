@@ -18,7 +18,7 @@ fn tells(op: &DiskOp) -> bool {
     let of_a_mark = match op.op {
         Op::Open => paths::is_log(&op.path),
         Op::Remove if paths::is_note_of_the_run(&op.path) => true,
-        Op::Rename if notes_the_run(op) => true,
+        Op::Rename if notes_the_run(op) || notes_a_clean_stop(op) => true,
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
@@ -28,6 +28,12 @@ fn tells(op: &DiskOp) -> bool {
 /// Whether the broker has noted which run it is: the note takes its name once all of it is written.
 fn notes_the_run(op: &DiskOp) -> bool {
     let takes_the_name = |to: &Arc<str>| paths::is_note_of_the_run(to);
+    op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
+}
+
+/// Whether the broker has noted that it stops cleanly. Whether that lasts, and the stop comes to its end, is another matter.
+fn notes_a_clean_stop(op: &DiskOp) -> bool {
+    let takes_the_name = |to: &Arc<str>| paths::is_mark_of_a_clean_stop(to);
     op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
 }
 
@@ -168,6 +174,7 @@ impl Walk {
             (self.model.notes_lost, self.model.noted) = (true, false);
         }
         self.model.noted |= notes_the_run(op);
+        self.model.marked |= notes_a_clean_stop(op);
         if op.lies {
             self.lied(&op.path);
             // A write that went elsewhere has hit somebody else's bytes.
