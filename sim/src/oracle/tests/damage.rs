@@ -1,8 +1,8 @@
 //! P9: damage is named where it is, and nowhere else.
 
-use faults::Op;
+use faults::{Errno, Op};
 
-use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, records, recovered};
+use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, op, records, recovered};
 use crate::oracle::look::Look;
 use crate::oracle::walk::{StartBeside, Walk};
 
@@ -25,6 +25,25 @@ fn damage_after_everything_was_seen_is_a_false_alarm() {
     assert_eq!(story(CrashKind::Process, "ab."), NONE);
     assert_eq!(story(CrashKind::Process, "abc"), ["false alarm"]);
     assert_eq!(story(CrashKind::Process, "ab"), ["false alarm"]);
+}
+
+/// Nearly every start asks for files that are not there. That is how a disk says no, and no cause for damage.
+#[test]
+fn a_file_that_is_not_there_explains_no_damage() {
+    let story = |errno: Errno| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("ab", 0);
+        story.unknown("c");
+        story.again(CrashKind::Power);
+        story.look("abc");
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.add(Event::Disk(op(Op::Open, "orders/0/synced", Err(errno))));
+        story.started(&[(2, 3)]);
+        story.broken()
+    };
+    assert_eq!(story(Errno::ENOENT), ["false alarm"]);
+    assert_eq!(story(Errno::EIO), NONE);
 }
 
 #[test]

@@ -59,6 +59,18 @@ fn an_index_may_be_wrong_where_the_disk_has_lied_while_it_was_built() {
     assert_eq!(story(&[INDEX], &lies, &[(0, 7)]), NONE);
 }
 
+/// That one is missing is why a start builds it, and excuses nothing in what it has built.
+#[test]
+fn an_index_that_is_missing_is_built_whole() {
+    let tried = |errno: Errno| {
+        let path = format!("orders/0/{INDEX}");
+        move |story: &mut Story| story.add(Event::Disk(op(Op::Open, &path, Err(errno))))
+    };
+    assert_eq!(story(&[INDEX], &tried(Errno::ENOENT), &RIGHT), NONE);
+    assert_eq!(story(&[INDEX], &tried(Errno::ENOENT), &RIGHT[..1]), ["entries"]);
+    assert_eq!(story(&[INDEX], &tried(Errno::EIO), &RIGHT[..1]), NONE);
+}
+
 /// A power loss took records and left their entries, and there was no room to build the index anew.
 #[test]
 fn an_index_that_there_was_no_room_to_build_anew_may_be_ahead_of_its_log() {

@@ -66,8 +66,8 @@ impl<'a> Failure<'a> {
 
     /// What it says of the partition that it has come to. `entry`: of the trace.
     fn strikes(&self, known: &mut Partition, path: InPartition<'_>, entry: usize) {
-        known.last_seen.disturb();
         if self.counts {
+            known.last_seen.disturb();
             known.failures.failed();
         }
         let is_unread = self.counts && known.harm.is_unreadable() && !path.is_index();
@@ -77,7 +77,7 @@ impl<'a> Failure<'a> {
         if self.breaks || is_unread || is_told_late {
             known.failures.may_fence();
         }
-        if path.is_index() {
+        if path.is_index() && self.counts {
             known.indexes.failed(path.file, self.errno);
             if self.op.op == Op::Sync {
                 known.indexes.sync_failed(&self.op.path);
