@@ -2,7 +2,7 @@
 
 use faults::{Errno, Op};
 
-use super::{Answer, Code, CrashKind, Event, Mode, Request, Story, value};
+use super::{Answer, Code, CrashKind, Event, Mode, Recovered, Request, Story, log, op, recovered, value};
 use crate::trace::{Pace, Placed, Sent, World};
 
 const NONE: [&str; 0] = [];
@@ -48,6 +48,30 @@ fn only_a_disk_that_has_failed_excuses_a_restart() {
     for code in [Code::StorageFailed, Code::Fenced] {
         assert_eq!(story(&broken, refused(code)), NONE);
     }
+}
+
+#[test]
+fn a_start_fences_nothing_without_a_cause() {
+    let story = |before: &dyn Fn(&mut Story), meanwhile: &dyn Fn(&mut Story)| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored("a", 0);
+        before(&mut story);
+        story.crash(CrashKind::Process);
+        story.starts();
+        meanwhile(&mut story);
+        story.says(Recovered { end: 1, fenced: Some("why".into()), ..recovered() });
+        story.broken()
+    };
+    let nothing = |_: &mut Story| {};
+    let sync_failed = |story: &mut Story| story.fails(Op::Sync);
+    let no_room = |story: &mut Story| story.add(Event::Disk(op(Op::Write, &log(0), Err(Errno::ENOSPC))));
+    assert_eq!(story(&nothing, &nothing), ["fenced"]);
+    assert_eq!(story(&broken, &nothing), ["fenced"], "what failed before is no excuse any more");
+    assert_eq!(story(&nothing, &broken), NONE);
+    assert_eq!(story(&|story| story.lies(&log(0)), &nothing), NONE);
+    assert_eq!(story(&nothing, &no_room), ["fenced"]);
+    assert_eq!(story(&sync_failed, &nothing), ["fenced"]);
+    assert_eq!(story(&sync_failed, &no_room), NONE, "there is no room to copy its log");
 }
 
 /// What is found is said in the words of the protocol, not of this program.

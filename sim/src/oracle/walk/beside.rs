@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::Walk;
-use crate::oracle::look::{Look, name};
-use crate::oracle::model::{Partition, Topic};
+use crate::oracle::look::Look;
+use crate::oracle::model::Topic;
 use crate::oracle::{Promise, p03_never_wrong, p08_idempotent};
 use crate::trace::{Again, Answer, CrashKind, Image, Millis, Moment, Recovered};
 
@@ -44,15 +44,9 @@ impl Walk {
         self.came_up(start.clean, start.said);
         self.model.notes_lost &= !start.noted;
         for said in start.said {
-            let known = self.model.partition(&said.topic, said.partition);
-            let is_harmed =
-                |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
-            let is_harmed = known.is_some_and(is_harmed);
             self.recovered(said, start.failing);
-            if let Some(why) = said.fenced.as_ref().filter(|_| !start.failing && !is_harmed) {
-                let what = name(&said.topic, said.partition);
-                let expected = ("the partition takes writes after a restart", why.as_str());
-                self.findings.broke(Promise::Live, "fenced", what, expected, &[]);
+            if !start.failing {
+                self.takes_writes(said);
             }
         }
         let look = start.look;

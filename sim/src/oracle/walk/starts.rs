@@ -18,6 +18,11 @@ impl Walk {
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
+            // Where the last sync has failed, its log has to be copied, for which there may be no room.
+            let no_room = |known: &Partition| known.durable.has_failed() && known.failures.has_any();
+            if !failed && !self.model.lying && !known.is_some_and(no_room) {
+                self.takes_writes(said);
+            }
             self.recovered(said, may_fence);
             if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                 known.start = said.start;
@@ -50,6 +55,18 @@ impl Walk {
         }
         self.after_a_stop(clean, said);
         self.kept_whole(said);
+    }
+
+    /// Where nothing has failed in a start, only harm that was done to a partition excuses it from taking writes.
+    pub(super) fn takes_writes(&mut self, said: &Recovered) {
+        let Some(why) = &said.fenced else { return };
+        let is_harmed =
+            |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
+        if !self.model.partition(&said.topic, said.partition).is_some_and(is_harmed) {
+            let expected = ("the partition takes writes after a restart", why.as_str());
+            let what = name(&said.topic, said.partition);
+            self.findings.broke(Promise::Live, "fenced", what, expected, &[]);
+        }
     }
 
     /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
