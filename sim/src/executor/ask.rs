@@ -14,7 +14,7 @@ use broker::settings::TopicSettings;
 use broker::units::{Offset, Timestamp};
 use broker::wire::proto::{self, list_offsets_request, request, response};
 
-use crate::trace::{Answer, At, Pace, Placed, Request, Seen, Sent};
+use crate::trace::{Answer, At, ListedPartition, ListedTopic, Pace, Placed, Request, Retention, Seen, Sent};
 use crate::world::net::{PORT, WorldConnector, WorldStream};
 use crate::world::observe::with_relative_paths;
 
@@ -190,12 +190,27 @@ fn offset(at: At, found: FoundOffset) -> Answer {
 }
 
 fn topics(topics: impl IntoIterator<Item = TopicInfo>) -> Answer {
-    Answer::Topics(topics.into_iter().map(|t| (t.name, t.settings.partitions)).collect())
+    Answer::Topics(topics.into_iter().map(listed_topic).collect())
 }
 
 fn partitions(partitions: impl IntoIterator<Item = PartitionInfo>) -> Answer {
-    let each = partitions.into_iter();
-    Answer::Partitions(each.map(|p| (p.number, p.log_start.get(), p.log_end.get())).collect())
+    Answer::Partitions(partitions.into_iter().map(listed_partition).collect())
+}
+
+fn listed_topic(topic: TopicInfo) -> ListedTopic {
+    let TopicSettings { partitions, retention_bytes: bytes, retention_age } = topic.settings;
+    ListedTopic { name: topic.name, partitions, own: Retention { bytes, age_ms: retention_age.map(millis) } }
+}
+
+fn listed_partition(partition: PartitionInfo) -> ListedPartition {
+    ListedPartition {
+        number: partition.number,
+        start: partition.log_start.get(),
+        end: partition.log_end.get(),
+        bytes: partition.bytes,
+        fenced: partition.fenced.is_some(),
+        unopened: partition.unopened,
+    }
 }
 
 fn new_record(sent: &Sent) -> NewRecord {

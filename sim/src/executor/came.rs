@@ -64,12 +64,12 @@ pub(super) fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
 fn done(answer: &Answer) -> String {
     match answer {
         Answer::Topics(topics) => {
-            let each: Vec<String> = topics.iter().map(|(name, n)| format!("{name} ({n})")).collect();
+            let each: Vec<String> = topics.iter().map(|t| format!("{} ({})", t.name, t.partitions)).collect();
             format!("→ {}", if each.is_empty() { "none".to_owned() } else { each.join(" · ") })
         }
         Answer::Partitions(partitions) => {
             let each: Vec<String> =
-                partitions.iter().map(|(n, start, end)| format!("{n}: {start}..{end}")).collect();
+                partitions.iter().map(|p| format!("{}: {}..{}", p.number, p.start, p.end)).collect();
             format!("→ {}", each.join(" · "))
         }
         _ => "done".to_owned(),

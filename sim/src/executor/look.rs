@@ -96,9 +96,9 @@ async fn list_ends(stage: &Stage, pipe: &mut Pipe, progress: &mut BTreeMap<Topic
         topics.iter().map(|topic| Request::ListPartitions { topic: topic.clone() }).collect();
     for (topic, answer) in topics.iter().zip(ask(stage, pipe, &requests).await) {
         let Answer::Partitions(listed) = answer else { continue };
-        for (number, _, end) in listed {
-            if let Some(found) = progress.get_mut(&(topic.clone(), number)) {
-                found.listed = found.listed.or(Some(end));
+        for listed in listed {
+            if let Some(found) = progress.get_mut(&(topic.clone(), listed.number)) {
+                found.listed = found.listed.or(Some(listed.end));
             }
         }
     }

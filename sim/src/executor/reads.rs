@@ -70,8 +70,8 @@ async fn read_topic(actor: &Actor, consume: &Consume) -> Read {
     };
     let mut all = Read { end: Some(0), ..Read::default() };
     let mut logs = Vec::new();
-    for (partition, ..) in partitions {
-        let read = read_partition(actor, consume, partition).await;
+    for partition in partitions {
+        let read = read_partition(actor, consume, partition.number).await;
         logs.push(VecDeque::from(read.records));
         all.end = all.end.zip(read.end).map(|(sum, end)| sum + end);
         all.answer = all.answer.or(read.answer);

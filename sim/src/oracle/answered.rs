@@ -3,16 +3,22 @@
 //! | where nothing is in the way | promise |
 //! | --- | --- |
 //! | a request is answered | P11 |
-//! | who waits for a record is told of it when it is there | P11 |
+//! | who waits for a record is told of it when it is there, and of nothing no sooner than asked for | P11 |
+//! | who waits for a record of a topic that is deleted is told so | P11 |
 //! | an error of the disk has its cause in the disk, and a stop was asked for | P11 |
 //! | a request that keeps to all the rules is not said to break one | P11 |
 //! | what was promised when a read was asked for is not out of range, nor missing from the answer | P2 |
 //! | an end is not before what was promised when it was asked for, a start not behind it | P2 |
 //! | an end is not behind all that was ever sent, a start not before what it was | P1 |
-//! | a topic that was there all the time is known, and listed with all of its partitions | P2 |
+//! | a start is where a segment begins | P1 |
+//! | a topic that was there all the time is known, and listed with all of its partitions, and what it was made with | P2 |
+//! | a partition is listed with the bytes of its logs, and as fenced where it is | P2, P11 |
 //! | a topic that was gone all the time is not listed | P4 |
 //!
 //! What was promised is written down when the request is made: [`Asked`].
+
+mod listed;
+mod waited;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +30,12 @@ use super::look::{name, show};
 use super::model::{Model, Partition, Slot};
 use super::obstacles::{Before, Obstacles};
 use super::p10_routed::partition_of;
+use super::retained::Logs;
 use super::topic_changes::TopicChanges;
 use super::{Findings, Promise, paths};
 use crate::scenario::syntax::code_name;
 use crate::trace::print::answered;
 use crate::trace::{Answer, At, Millis, Placed, Request, Sent};
-
-/// How much longer than a request may take somebody may wait who is to be woken.
-const WAKING_MS: Millis = 50;
 
 /// More than a request takes for a record, beside its bytes, and for all of them together.
 const BESIDE_RECORD: u64 = 64;
@@ -58,6 +62,10 @@ pub(super) struct Asked {
     is_free: bool,
     /// Whether the record that is asked for was promised.
     promised: bool,
+    /// How often the length of a log had changed.
+    logs: u64,
+    /// When its topic was deleted, where it was meanwhile.
+    pub(super) gone_since: Option<Millis>,
     /// Whether the same client was waiting for something else, which is answered first.
     behind: bool,
 }
@@ -89,6 +97,7 @@ pub(super) struct Grounds<'a> {
     pub(super) obstacles: &'a Obstacles,
     pub(super) disk: &'a DiskErrors,
     pub(super) topic_changes: &'a TopicChanges,
+    pub(super) logs: &'a Logs,
     /// Whether a client has sent bytes of its own making: nobody knows what they have stored.
     pub(super) raw: bool,
 }
@@ -121,6 +130,7 @@ impl Grounds<'_> {
             at: now,
             errors: self.disk.failed(),
             creations: self.topic_changes.creations(),
+            logs: self.logs.changes(),
             behind,
             ..Asked::default()
         };
@@ -195,7 +205,7 @@ impl Grounds<'_> {
         match asked.topics.first().filter(|topic| self.is_still_there(topic)) {
             _ if *request == Request::ListTopics => self.topics(f, asked, answer),
             Some(topic) => self.kept(f, topic, said),
-            None => {}
+            None => self.left_waiting(f, said),
         }
     }
 
@@ -307,17 +317,12 @@ impl Grounds<'_> {
                 let said = ("the topic is there, with its partitions", "the broker does not know it");
                 f.broke(Promise::Kept, "topic not known", topic.name.as_ref(), said, &[]);
             }
-            (Request::Consume { partition, from, wait_ms, .. }, answer) => {
+            (Request::Consume { partition, from, .. }, answer) => {
                 self.read(f, topic, (*partition, *from), said.asked, answer);
-                if *wait_ms > 0 && matches!(answer, Answer::Fetched { .. }) {
-                    self.woken(f, said.asked, topic, (*partition, *from), said.now);
-                }
+                self.waited(f, topic, said);
             }
-            (Request::ListPartitions { .. }, Answer::Partitions(listed))
-                if listed.len() != topic.ends.len() =>
-            {
-                let said = (format!("{} partitions", topic.ends.len()), listed.len().to_string());
-                f.broke(Promise::Kept, "partitions not listed", topic.name.as_ref(), said, &[]);
+            (Request::ListPartitions { .. }, Answer::Partitions(listed)) => {
+                self.partitions(f, topic, said.asked, listed);
             }
             _ => {}
         }
@@ -393,38 +398,6 @@ impl Grounds<'_> {
         let what = format!("{} offset {from}", name(&topic.name, p));
         f.broke(Promise::Kept, kind, what, (expected, found), &self.model.entries_of(slot.id));
     }
-
-    /// Who waited for a record that came meanwhile.
-    fn woken(&self, f: &mut Findings, asked: &Asked, topic: &Topic, (p, from): (u32, u64), now: Millis) {
-        let slot = self.model.partition(&topic.name, p).and_then(|known| known.slots.get(&from));
-        let Some(slot) = slot.filter(|slot| slot.is_promised() && slot.at >= asked.at) else { return };
-        let allowed = slot.at + self.obstacles.bound() + WAKING_MS;
-        if now > allowed && !asked.behind && self.obstacles.is_quiet(asked.before) {
-            let expected = format!("an answer by {allowed} ms: others had the record at {} ms", slot.at);
-            let what = format!("{} offset {from}", name(&topic.name, p));
-            f.broke(Promise::Live, "woken late", what, (expected, format!("one at {now} ms")), &[]);
-        }
-    }
-
-    fn topics(&self, f: &mut Findings, asked: &Asked, answer: &Answer) {
-        let Answer::Topics(listed) = answer else { return };
-        for topic in asked.topics.iter().filter(|topic| self.is_still_there(topic)) {
-            let count =
-                listed.iter().find(|(name, _)| **name == *topic.name).map(|(_, count)| *count as usize);
-            if count != Some(topic.ends.len()) {
-                let found = count.map_or("nothing".to_owned(), |count| format!("{count} partitions"));
-                let said = (format!("listed, with {} partitions", topic.ends.len()), found);
-                f.broke(Promise::Kept, "topic not listed", topic.name.as_ref(), said, &[]);
-            }
-        }
-        let is_back = |topic: &&Arc<str>| listed.iter().any(|(name, _)| **name == ***topic);
-        if asked.creations == self.topic_changes.creations()
-            && let Some(topic) = asked.gone.iter().find(is_back)
-        {
-            let said = ("not listed: it was deleted", "it is listed");
-            f.broke(Promise::RefusedAbsent, "deleted topic listed", topic.as_ref(), said, &[]);
-        }
-    }
 }
 
 /// The partition that a request names.
@@ -449,7 +422,7 @@ pub(super) fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64
             vec![(*partition, Some(*start), None)]
         }
         (Request::ListPartitions { .. }, Answer::Partitions(listed)) => {
-            listed.iter().map(|(number, start, end)| (*number, Some(*start), Some(*end))).collect()
+            listed.iter().map(|listed| (listed.number, Some(listed.start), Some(listed.end))).collect()
         }
         _ => Vec::new(),
     }

@@ -93,6 +93,8 @@ pub struct Topic {
     pub retention: bool,
     /// What of them is kept by its own settings.
     pub own: Retention,
+    /// Whether what it has noted of its own settings was changed by hand.
+    pub unsettled: bool,
     /// Its creation or deletion was not answered: it may be there or not.
     pub uncertain: bool,
     /// It may have been deleted, and a topic of its name made since: how many partitions, and what it keeps.
@@ -108,7 +110,7 @@ impl Topic {
     pub fn new(born: usize, partitions: u32, own: Retention, uncertain: bool) -> Self {
         let partitions = vec![Partition::default(); partitions as usize];
         let (retention, by_content) = (own.any(), FnvHashMap::default());
-        Self { partitions, retention, own, uncertain, successor: None, born, by_content }
+        Self { partitions, retention, own, unsettled: false, uncertain, successor: None, born, by_content }
     }
 }
 

@@ -50,9 +50,21 @@ impl Obstacles {
     /// What is in the way of a request that this client makes now.
     pub(super) fn before(&self, client: &Arc<str>, now: Millis) -> Before {
         let whole = self.cut.is_empty() && !self.flaky && (!self.was_cut || self.sound.contains(client));
-        let roomy = !self.raw && !self.cramped && !self.accept_errors;
-        let quiet = self.serves && whole && roomy && self.pace.is_patient() && now > self.stale_until;
+        let quiet =
+            self.serves && whole && self.is_roomy() && self.pace.is_patient() && now > self.stale_until;
         Before { quiet, changes: self.changes }
+    }
+
+    /// What is in the way of a stop that was asked for just now.
+    pub(super) fn before_stop(&self, now: Millis) -> Before {
+        let whole = self.cut.is_empty() && !self.flaky && !self.was_cut;
+        let quiet = whole && self.is_roomy() && self.pace.is_patient() && now > self.stale_until;
+        Before { quiet, changes: self.changes }
+    }
+
+    /// Whether nobody can take what others need.
+    fn is_roomy(&self) -> bool {
+        !self.raw && !self.cramped && !self.accept_errors
     }
 
     /// Whether the broker serves, and nobody has asked it to stop.

@@ -29,6 +29,14 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
             f.broke(Promise::Damage, "not named", name(topic, partition), (expected, found), &[]);
         }
     }
+    for (asked, next) in &look.holes {
+        let behind = asked.saturating_add(1)..*next;
+        if let Some((offset, _)) = look.records.range(behind).next() {
+            let expected = format!("offset {offset}, the first behind {asked} that can be read");
+            let found = format!("CORRUPT names {next}");
+            f.broke(Promise::Damage, "record passed over", name(topic, partition), (expected, found), &[]);
+        }
+    }
 }
 
 /// What a start says about a partition.

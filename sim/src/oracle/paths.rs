@@ -51,6 +51,11 @@ impl<'a> InPartition<'a> {
     }
 }
 
+/// The file that says with what a topic was made.
+pub fn settings_of(topic: &str) -> String {
+    format!("{topic}/{TOPIC}")
+}
+
 /// Whether it is the log of a segment.
 pub fn is_log(path: &str) -> bool {
     path.ends_with(".log")

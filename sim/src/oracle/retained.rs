@@ -17,46 +17,76 @@ use crate::trace::{Image, Millis};
 
 /// How long each log is, as far as the disk has told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Logs(BTreeMap<Arc<str>, u64>);
+pub(super) struct Logs {
+    bytes: BTreeMap<Arc<str>, u64>,
+    /// How often any has changed.
+    changes: u64,
+}
 
 impl Logs {
-    /// The logs among these files.
-    pub(super) fn of(image: &Image) -> Self {
+    /// All logs are those among these files now.
+    pub(super) fn are(&mut self, image: &Image) {
         let logs = image.0.iter().filter(|file| is_log(&file.path));
-        Self(logs.map(|file| (file.path.clone(), file.bytes.len() as u64)).collect())
+        self.bytes = logs.map(|file| (file.path.clone(), file.bytes.len() as u64)).collect();
+        self.changes += 1;
+    }
+
+    /// A log was opened, or made.
+    pub(super) fn opened(&mut self, path: &Arc<str>) {
+        self.written(path, 0);
     }
 
     /// Bytes were written up to this position.
     pub(super) fn written(&mut self, path: &Arc<str>, end: u64) {
-        let bytes = self.0.entry(path.clone()).or_default();
+        let bytes = self.bytes.entry(path.clone()).or_default();
         *bytes = (*bytes).max(end);
+        self.changes += 1;
     }
 
     /// A log was cut, or made longer.
     pub(super) fn resized(&mut self, path: &Arc<str>, bytes: u64) {
-        self.0.insert(path.clone(), bytes);
+        self.bytes.insert(path.clone(), bytes);
+        self.changes += 1;
     }
 
     /// A log goes.
     pub(super) fn removed(&mut self, path: &str) {
-        self.0.remove(path);
+        self.bytes.remove(path);
+        self.changes += 1;
     }
 
     /// A directory has another name now, and what is in it is no log of anybody's any more.
     pub(super) fn renamed(&mut self, directory: &str) {
         let inside = format!("{directory}/");
-        self.0.retain(|path, _| !path.starts_with(&inside));
+        self.bytes.retain(|path, _| !path.starts_with(&inside));
+        self.changes += 1;
+    }
+
+    /// How often any has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether there is anything in this one.
     pub(super) fn holds_any(&self, path: &str) -> bool {
-        self.0.get(path).is_some_and(|bytes| *bytes > 0)
+        self.bytes.get(path).is_some_and(|bytes| *bytes > 0)
+    }
+
+    /// How many bytes all logs of a partition have.
+    pub(super) fn bytes_of(&self, topic: &str, partition: u32) -> u64 {
+        self.of_partition(topic, partition).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Whether one of a partition's logs begins at this offset, as far as anything is known of them.
+    pub(super) fn may_begin_at(&self, topic: &str, partition: u32, offset: u64) -> bool {
+        let path = format!("{topic}/{partition}/{offset:020}.log");
+        self.bytes.contains_key(&*path) || self.of_partition(topic, partition).next().is_none()
     }
 
     /// The logs of a partition: the base offset and the bytes of each.
     fn of_partition(&self, topic: &str, partition: u32) -> impl Iterator<Item = (u64, u64)> {
         let dir = format!("{topic}/{partition}/");
-        let from = self.0.range(Arc::<str>::from(dir.as_str())..);
+        let from = self.bytes.range(Arc::<str>::from(dir.as_str())..);
         from.map_while(move |(path, bytes)| {
             let name = path.strip_prefix(&dir)?;
             Some((name.strip_suffix(".log").and_then(decode::base_offset)?, *bytes))
@@ -86,7 +116,7 @@ pub(super) fn removes(f: &mut Findings, model: &Model, logs: &Logs, removed: &Re
     if known.harm.explains_missing_records() {
         return;
     }
-    let bytes: u64 = logs.of_partition(topic, partition).map(|(_, bytes)| bytes).sum();
+    let bytes = logs.bytes_of(topic, partition);
     if keep.bytes.is_some_and(|kept| bytes > kept) {
         return;
     }

@@ -24,7 +24,7 @@ use super::answered::Asked;
 use super::disk_errors::DiskErrors;
 use super::look::Look;
 use super::model::Model;
-use super::obstacles::Obstacles;
+use super::obstacles::{Before, Obstacles};
 use super::p10_routed::Routing;
 use super::p11_live::Liveness;
 use super::retained::Logs;
@@ -74,6 +74,8 @@ pub(crate) struct Walk {
     now: Millis,
     /// When the broker's process began to start.
     process_began: Millis,
+    /// When it was asked to stop, and what was in the way of that.
+    stopping: Option<(Millis, Before)>,
 }
 
 /// A call without its answer.
@@ -156,5 +158,8 @@ impl Walk {
             _ => {}
         }
         self.obstacles.world(change);
+        if *change == World::Stopping {
+            self.stopping = Some((at, self.obstacles.before_stop(at)));
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use broker::error::Code;
 use bytes::Bytes;
 
+use super::Retention;
+
 /// Ties an answer to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
@@ -117,6 +119,34 @@ pub enum Placed {
     Unknown,
 }
 
+/// What a list says of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListedTopic {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// What it keeps, by its own settings.
+    pub own: Retention,
+}
+
+/// What a list says of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListedPartition {
+    /// Its number.
+    pub number: u32,
+    /// The first offset there is.
+    pub start: u64,
+    /// The offset after the last.
+    pub end: u64,
+    /// How many bytes its logs have.
+    pub bytes: u64,
+    /// Whether it takes no writes.
+    pub fenced: bool,
+    /// Whether it could not be opened: start and end say nothing.
+    pub unopened: bool,
+}
+
 /// What a client was told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
@@ -135,10 +165,10 @@ pub enum Answer {
     },
     /// An offset; `None` where there is none at or after that time.
     Offset(Option<(u64, u64)>),
-    /// Names of topics with their partitions.
-    Topics(Vec<(String, u32)>),
-    /// First and last offset of each partition.
-    Partitions(Vec<(u32, u64, u64)>),
+    /// The topics.
+    Topics(Vec<ListedTopic>),
+    /// The partitions of a topic.
+    Partitions(Vec<ListedPartition>),
     /// Bytes that came back on a raw connection, and whether it was closed.
     Raw {
         /// The bytes.

@@ -20,7 +20,7 @@ mod world;
 
 use std::sync::Arc;
 
-pub use call::{Answer, At, CallId, Placed, Request, Seen, Sent};
+pub use call::{Answer, At, CallId, ListedPartition, ListedTopic, Placed, Request, Seen, Sent};
 pub use event::{DiskOp, Event};
 pub use image::{Image, ImageFile, Moment};
 pub use lifecycle::{Again, CrashKind, Mode, Recovered, Retention, Starting};

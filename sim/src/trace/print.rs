@@ -170,7 +170,7 @@ pub fn answered(answer: &Answer) -> String {
         }
         Answer::Topics(topics) => count(topics.len() as u64, "topic"),
         Answer::Partitions(partitions) => {
-            let each = partitions.iter().map(|(number, start, end)| format!("{number}: {start}..{end}"));
+            let each = partitions.iter().map(|p| format!("{}: {}..{}", p.number, p.start, p.end));
             each.collect::<Vec<_>>().join(", ")
         }
         Answer::Raw { bytes, closed } => {

@@ -2,8 +2,8 @@
 
 use faults::{Errno, Op};
 
-use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
-use crate::trace::{Pace, Sent, World};
+use super::{Answer, At, Code, CrashKind, Event, Mode, Recovered, Request, Story, log, recovered};
+use crate::trace::{ListedPartition, ListedTopic, Pace, Retention, Sent, World};
 
 const NONE: [&str; 0] = [];
 
@@ -13,6 +13,15 @@ fn of_disk(code: Code) -> Answer {
 
 fn fetched(end: u64) -> Answer {
     Answer::Fetched { records: Vec::new(), start: 0, end }
+}
+
+/// A list of partition 0.
+fn listed(start: u64, end: u64) -> Answer {
+    Answer::Partitions(vec![ListedPartition { start, end, ..ListedPartition::default() }])
+}
+
+fn listed_topic(&(name, partitions): &(&str, u32)) -> ListedTopic {
+    ListedTopic { name: name.to_owned(), partitions, own: Retention::default() }
 }
 
 fn latest() -> Request {
@@ -124,11 +133,11 @@ fn what_was_promised_is_given() {
     assert_eq!(story("ab", true, latest(), Answer::Offset(Some((1, 0)))), NONE);
     assert_eq!(story("ab", false, latest(), Answer::Offset(Some((3, 0)))), ["end ahead"]);
     let list = Request::ListPartitions { topic: "orders".into() };
-    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 0, 1)])), ["end behind"]);
-    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 1, 2)])), ["start behind"]);
+    assert_eq!(story("ab", false, list.clone(), listed(0, 1)), ["end behind"]);
+    assert_eq!(story("ab", false, list.clone(), listed(1, 2)), ["start behind"]);
     assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![])), ["partitions not listed"]);
-    assert_eq!(story("ab", false, list.clone(), Answer::Partitions(vec![(0, 0, 3)])), ["end ahead"]);
-    assert_eq!(story("ab", false, list, Answer::Partitions(vec![(0, 0, 2)])), NONE);
+    assert_eq!(story("ab", false, list.clone(), listed(0, 3)), ["end ahead"]);
+    assert_eq!(story("ab", false, list, listed(0, 2)), NONE);
 }
 
 #[test]
@@ -156,10 +165,125 @@ fn who_waits_for_a_record_is_woken() {
 }
 
 #[test]
+fn who_waits_in_vain_waits_as_long_as_was_asked_for() {
+    let story = |for_ms: u64, between: &dyn Fn(&mut Story)| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored("a", 0);
+        let topic = "orders".into();
+        let id = story.call(Request::Consume { topic, partition: 0, from: 1, max_bytes: 1, wait_ms: 1000 });
+        between(&mut story);
+        story.later(for_ms);
+        story.answer(id, fetched(1));
+        story.broken()
+    };
+    assert_eq!(story(1000, &|_| {}), NONE);
+    assert_eq!(story(500, &|_| {}), ["answered early"]);
+    assert_eq!(story(500, &|story| story.add(Event::World(World::Stopping))), NONE);
+    assert_eq!(story(500, &|story| story.fails(Op::Write)), NONE);
+}
+
+#[test]
+fn who_waits_for_a_topic_that_goes_is_told() {
+    let story = |late: u64, made_anew: bool| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        let topic = "orders".into();
+        let id = story.call(Request::Consume { topic, partition: 0, from: 0, max_bytes: 1, wait_ms: 1000 });
+        let delete = story.call(Request::DeleteTopic { topic: "orders".into() });
+        story.answer(delete, Answer::Done);
+        if made_anew {
+            story.creates(1);
+        }
+        story.later(late);
+        story.answer(id, of_disk(Code::UnknownTopic));
+        story.broken()
+    };
+    assert_eq!(story(10, false), NONE);
+    assert_eq!(story(900, false), ["left waiting"]);
+    assert_eq!(story(900, true), NONE, "it may wait for the new one");
+}
+
+#[test]
+fn a_topic_is_listed_with_what_it_was_made_with() {
+    let story = |bytes: Option<u64>, between: &dyn Fn(&mut Story)| {
+        let mut story = Story::quiet(Mode::Os, 0);
+        story.creates(1);
+        between(&mut story);
+        let id = story.call(Request::ListTopics);
+        let own = Retention { bytes, age_ms: None };
+        story.answer(id, Answer::Topics(vec![ListedTopic { own, ..listed_topic(&("orders", 1)) }]));
+        story.broken()
+    };
+    assert_eq!(story(None, &|_| {}), NONE);
+    assert_eq!(story(Some(7), &|_| {}), ["settings differ"]);
+    let lost = |story: &mut Story| story.takes_away(&["orders/topic", &log(0)], &["orders/topic"]);
+    assert_eq!(story(Some(7), &lost), NONE);
+}
+
+#[test]
+fn a_partition_is_listed_as_it_is() {
+    let story = |before: &dyn Fn(&mut Story), listed: ListedPartition| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored("a", 0);
+        story.does(Op::Write, 0, 29);
+        before(&mut story);
+        let id = story.call(Request::ListPartitions { topic: "orders".into() });
+        story.answer(id, Answer::Partitions(vec![ListedPartition { end: 1, ..listed }]));
+        story.broken()
+    };
+    let whole = || ListedPartition { bytes: 29, ..ListedPartition::default() };
+    let fenced = || ListedPartition { fenced: true, ..whole() };
+    let starts = |fenced: bool| {
+        move |story: &mut Story| {
+            story.lies(&log(0));
+            story.crash(CrashKind::Process);
+            story.starts();
+            story.says(Recovered { end: 1, fenced: fenced.then(|| "why".into()), ..recovered() });
+        }
+    };
+    let nothing = |_: &mut Story| {};
+    assert_eq!(story(&nothing, whole()), NONE);
+    assert_eq!(story(&nothing, ListedPartition { bytes: 28, ..whole() }), ["bytes differ"]);
+    assert_eq!(story(&nothing, ListedPartition { bytes: 30, ..whole() }), ["bytes differ"]);
+    assert_eq!(story(&|story| story.fails(Op::Write), ListedPartition { bytes: 28, ..whole() }), NONE);
+    assert_eq!(story(&nothing, fenced()), ["fenced for nothing"]);
+    assert_eq!(story(&|story| story.fails(Op::Write), fenced()), NONE);
+    assert_eq!(story(&starts(true), fenced()), NONE);
+    assert_eq!(story(&starts(true), whole()), ["fence not told"]);
+    assert_eq!(story(&nothing, ListedPartition { unopened: true, ..whole() }), ["unopened for nothing"]);
+}
+
+#[test]
+fn a_partition_starts_where_a_segment_does() {
+    let story = |start: u64, look: bool| {
+        let mut story = Story::quiet(Mode::Os, 0);
+        let (partitions, retention_bytes, retention_ms) = (1, Some(1), None);
+        let topic = "orders".into();
+        let id = story.call(Request::CreateTopic { topic, partitions, retention_bytes, retention_ms });
+        story.answer(id, Answer::Done);
+        story.stored("abc", 0);
+        for base in [0, 2] {
+            story.does(Op::Write, base, 58);
+        }
+        story.does(Op::Remove, 0, 0);
+        if look {
+            story.add(Event::LookBegins);
+        }
+        let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Earliest });
+        story.answer(id, Answer::Offset(Some((start, 0))));
+        story.broken()
+    };
+    for look in [false, true] {
+        assert_eq!(story(2, look), NONE);
+        assert_eq!(story(3, look), ["start inside a segment"]);
+        assert_eq!(story(0, look), ["start inside a segment"]);
+    }
+}
+
+#[test]
 fn topics_are_listed_while_they_are_there() {
     let list = |story: &mut Story, topics: &[(&str, u32)]| {
         let id = story.call(Request::ListTopics);
-        story.answer(id, Answer::Topics(topics.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()));
+        story.answer(id, Answer::Topics(topics.iter().map(listed_topic).collect()));
     };
     let story = |topics: &[(&str, u32)]| {
         let mut story = Story::quiet(Mode::Os, 2);

@@ -2,7 +2,7 @@
 
 use faults::{Errno, Op};
 
-use super::{CrashKind, Event, Mode, Moment, Recovered, Story, log, op, records, recovered};
+use super::{Answer, Code, CrashKind, Event, Mode, Moment, Recovered, Story, log, op, records, recovered};
 use crate::oracle::look::Look;
 use crate::oracle::walk::{StartBeside, Walk};
 
@@ -57,6 +57,32 @@ fn what_is_damaged_is_not_said_to_be_out_of_range() {
     };
     assert_eq!(story("a.c"), NONE);
     assert_eq!(story("a?c"), ["not named"]);
+}
+
+/// Behind damage, who reads goes on at the offset that the error names, and must not miss what lies before that.
+#[test]
+fn an_error_names_the_first_record_behind_damage() {
+    let story = |next: u64| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abcd", 0);
+        story.add(Event::Fault { text: "rot".into(), path: Some(log(0).into()), damages: true });
+        story.add(Event::LookBegins);
+        for (offset, letter) in (0..).zip("a.cd".chars()) {
+            let id = story.consume(0, offset);
+            let message = format!("the next offset that can be read is {next}");
+            match letter {
+                '.' => {
+                    let (code, offset) = (Code::Corrupt, Some(offset));
+                    story.answer(id, Answer::Refused { code, message, offset });
+                }
+                letter => story.fetched(id, offset, letter, 4),
+            }
+        }
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        story.broken()
+    };
+    assert_eq!(story(2), NONE);
+    assert_eq!(story(3), ["record passed over"]);
 }
 
 /// `abcd` is stored, and this is what is left of its log; the start names these stretches, and cuts so much off.

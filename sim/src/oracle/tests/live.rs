@@ -110,6 +110,25 @@ fn a_broker_that_is_asked_to_stop_stops() {
     assert_eq!(story.broken(), ["does not stop"]);
 }
 
+#[test]
+fn a_broker_that_is_asked_to_stop_stops_soon() {
+    let stops = |after: u64, before: &dyn Fn(&mut Story)| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        before(&mut story);
+        story.add(Event::World(World::Stopping));
+        story.later(after);
+        story.crash(CrashKind::Stop);
+        story.broken()
+    };
+    assert_eq!(stops(100, &|_| {}), NONE);
+    assert_eq!(stops(10_000, &|_| {}), ["stops late"]);
+    let cut = |story: &mut Story| story.add(Event::World(World::Cut("client".into(), "broker".into())));
+    assert_eq!(stops(10_000, &cut), NONE, "somebody may not be heard of");
+    assert_eq!(stops(10_000, &|story| story.add(Event::World(World::Raw))), NONE);
+    let slow = |sync| World::Pace(Pace { timeout: 2000, sync, ..Pace::default() });
+    assert_eq!(stops(1500, &|story| story.add(Event::World(slow(60)))), NONE);
+}
+
 /// Whatever was in the way before, or still is: to a question that found no answer nothing else is asked.
 #[test]
 fn the_last_look_is_answered() {

@@ -19,6 +19,7 @@ macro_rules! grounds {
             obstacles: &$walk.obstacles,
             disk: &$walk.disk_errors,
             topic_changes: &$walk.topic_changes,
+            logs: &$walk.logs,
             raw: $walk.raw,
         }
     };
@@ -74,8 +75,11 @@ impl Walk {
     fn judge(&mut self, open: &Open, answer: &Answer, now: Millis) {
         let (asked, request) = (&open.asked, &open.request);
         let (grounds, said) = (grounds!(self), Said { asked, request, answer, now });
-        if !grounds.unanswered(&mut self.findings, said) && self.look.is_none() {
-            grounds.answered(&mut self.findings, said);
+        if !grounds.unanswered(&mut self.findings, said) {
+            grounds.starts(&mut self.findings, said);
+            if self.look.is_none() {
+                grounds.answered(&mut self.findings, said);
+            }
         }
         self.obstacles.answered(&open.client, answer, open.asked.before);
     }
@@ -106,7 +110,7 @@ impl Walk {
                     }
                 }
             }
-            Request::DeleteTopic { topic } => self.deleted(topic, answer),
+            Request::DeleteTopic { topic } => self.deleted(topic, answer, now),
             Request::Produce { topic, records, .. } => self.produced(id, topic, records, answer, now),
             Request::Consume { topic, partition, from, max_bytes, .. } => {
                 if let Answer::Fetched { records, .. } = answer {
@@ -190,9 +194,14 @@ impl Walk {
         }
     }
 
-    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer) {
+    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer, now: Millis) {
         match answer {
             Answer::Done => {
+                let open = self.calls.values_mut();
+                open.filter(
+                    |open| matches!(&open.request, Request::Consume { topic: of, .. } if of == topic),
+                )
+                .for_each(|open| _ = open.asked.gone_since.get_or_insert(now));
                 self.model.topics.remove(topic);
                 self.model.deleted.insert(topic.clone());
             }

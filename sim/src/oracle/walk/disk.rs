@@ -208,6 +208,7 @@ impl Walk {
     /// Keeps account of how long each log is, and of those that go.
     fn log_changed(&mut self, op: &DiskOp, done: u64, path: InPartition<'_>) {
         match op.op {
+            Op::Open => self.logs.opened(&op.path),
             Op::Write => self.logs.written(&op.path, op.position + done),
             Op::SetLen => self.logs.resized(&op.path, op.len),
             Op::Remove => {

@@ -9,8 +9,7 @@ use super::Walk;
 use crate::oracle::decode::{self, Piece};
 use crate::oracle::model::{Content, Partition};
 use crate::oracle::p06_derived::{self, Complete};
-use crate::oracle::paths::{is_log, is_of_the_session};
-use crate::oracle::retained::Logs;
+use crate::oracle::paths::{is_log, is_of_the_session, settings_of};
 use crate::oracle::{p04_refused_absent, rotten_records};
 use crate::trace::{Image, Moment};
 
@@ -26,7 +25,7 @@ impl Walk {
                 }
             }
             Moment::Recovered => {
-                self.logs = Logs::of(image);
+                self.logs.are(image);
                 p04_refused_absent::deleted(&mut self.findings, &self.model, image);
                 self.indexes(image, Complete::Exactly);
             }
@@ -85,6 +84,7 @@ impl Walk {
         self.taken_away(before, after);
         let starts = self.model.starts;
         for (topic, known) in &mut self.model.topics {
+            known.unsettled |= before.get(&settings_of(topic)) != after.get(&settings_of(topic));
             for (number, partition) in (0..).zip(&mut known.partitions) {
                 touched((topic, number), partition, (before, after), starts);
             }

@@ -6,6 +6,10 @@ use crate::oracle::model::Partition;
 use crate::oracle::{Promise, named_stretches, p09_damage, whole_records};
 use crate::trace::{CrashKind, Millis, Mode, Recovered, Starting};
 
+/// How long a stop may take besides what it has to wait for the disk: who waits for the broker is answered at once, and has a while
+/// to take that in.
+const STOP_MS: Millis = 2000;
+
 impl Walk {
     /// The broker has come up, and serves.
     pub(super) fn started(&mut self, clean: bool, said: &[Recovered]) {
@@ -134,6 +138,16 @@ impl Walk {
 
     /// The broker is gone.
     pub(super) fn crash(&mut self, kind: CrashKind, now: Millis) {
+        if let Some((asked, before)) = self.stopping.take().filter(|_| kind == CrashKind::Stop) {
+            let quiet = self.obstacles.is_quiet(before);
+            let bound = STOP_MS + self.obstacles.bound() * (1 + self.model.all().count() as Millis);
+            let took = now - asked;
+            if quiet && took > bound {
+                let said =
+                    (format!("it comes to its end within {bound} ms"), format!("it has taken {took} ms"));
+                self.findings.broke(Promise::Live, "stops late", "broker", said, &[]);
+            }
+        }
         self.obstacles.down(now);
         self.down = None; // what a start has found that did not come to its end
         self.last_stop.went_down(kind, self.model.all().any(|known| known.indexes.are_cramped()));
