@@ -431,8 +431,15 @@ pub(super) fn ranges(request: &Request, answer: &Answer) -> Vec<(u32, Option<u64
 /// Whether something explains that the disk's failure is blamed.
 fn has_cause(known: &Partition, code: Code) -> bool {
     let hole = code == Code::Corrupt && (known.harm.is_shaken() || known.last_seen.has_named_damage());
-    let failed = known.failures.has_any() || known.failures.left_it_fenced();
-    failed || known.harm.explains_missing_records() || hole
+    let causes = known.failures.causes();
+    let failed = match code {
+        Code::StorageFull => causes.no_room,
+        Code::Corrupt => causes.read,
+        Code::Fenced => causes.write || causes.sync,
+        Code::StorageFailed => causes.read || causes.write || causes.sync,
+        _ => causes.any(),
+    };
+    failed || known.failures.left_it_fenced() || known.harm.explains_missing_records() || hole
 }
 
 /// Whether an error says what is wrong with a request, or with who makes it.

@@ -8,6 +8,7 @@
 //! | `harm` | what a power loss, the disk and the scenario have done to its log, for good |
 //! | `failures` | what has failed under it since the last start |
 //! | `indexes` | what its indexes prove |
+//! | `stalls` | how long faults have stalled the disk under it |
 //! | `last_seen` | what was found when all of it was last seen |
 
 mod durable;
@@ -16,6 +17,7 @@ mod harm;
 mod indexes;
 mod last_seen;
 mod partition;
+mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use fnv::FnvHashMap;
 use super::broker_clock::BrokerClock;
 use crate::trace::{CallId, Millis, Mode, Retention, Sent};
 
+pub use failures::Causes;
 pub use partition::{Partition, Slot};
 
 /// A record's content, as a client gives it and gets it back.
@@ -125,13 +128,14 @@ pub struct Model {
     pub produced: BTreeMap<CallId, Produced>,
     /// The durability mode of the running broker.
     pub durability: Mode,
-    /// The index interval of the running broker; `None` once it has changed in this run.
-    pub index_interval: Option<u64>,
+    /// The index interval of the running broker.
+    pub index_interval: u64,
+    /// Those that brokers of this run have had.
+    pub index_intervals: BTreeSet<u64>,
+    /// Whether the running broker has another one than the last.
+    pub interval_changed: bool,
     /// The longest that a record had to wait for its sync since the broker was started: it may be that much older than the interval.
     pub slack_ms: Millis,
-    /// How long faults have stalled the disk since then, all in all. A sync that a record waits for is several operations, each of
-    /// which may be stalled, and behind another sync.
-    pub stalled_ms: Millis,
     /// Whether syncs may be lies.
     pub lying: bool,
     /// Whether every sector can be read again: the next start finds all that is there.
@@ -249,8 +253,7 @@ impl Model {
         self.epoch += 1;
         self.lights_went_out = power;
         // A broker that is down syncs nothing: what was young when it died stays young.
-        let slack = self.slack_ms.saturating_add(self.stalled_ms);
-        let (now, slack) = *self.down_since.get_or_insert((now, slack));
+        let (now, slack) = *self.down_since.get_or_insert((now, self.slack_ms));
         if !power {
             return;
         }

@@ -44,7 +44,8 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
         } else if let Some(code) = look.error(offset)
             && !(retention && look.has_gone(offset))
         {
-            let unreliable = known.harm.is_unreliable() || model.lying;
+            // Of bytes that rot, it is known which records they were.
+            let unreliable = known.harm.may_have_taken_any() || model.lying;
             let destroyed = slot.damaged || unreliable || known.doubts(offset, slot);
             // What a power loss took beside damage lies in the same hole; and where a start cannot know it for a power loss's, it
             // stays.

@@ -17,6 +17,8 @@ pub struct Harm {
     strayed_into: bool,
     /// Bytes of it are no longer what they were: all others that were to be kept are there still.
     rotted: bool,
+    /// That happened while the broker ran, and nobody has looked at the files since: which records it has taken is not known yet.
+    rot_unseen: bool,
     /// A sector of it cannot be read, or could not when the broker was started for the last time.
     unreadable: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
@@ -52,6 +54,16 @@ impl Harm {
     /// Bytes of it have changed by themselves.
     pub fn rotted(&mut self) {
         self.rotted = true;
+    }
+
+    /// They did while the broker ran.
+    pub fn rotted_unseen(&mut self) {
+        self.rot_unseen = true;
+    }
+
+    /// Which records that has taken is known now.
+    pub fn rot_seen(&mut self) {
+        self.rot_unseen = false;
     }
 
     /// A sector of it cannot be read any more.
@@ -132,6 +144,11 @@ impl Harm {
     /// Whether bytes of it have changed by themselves.
     pub fn is_rotten(&self) -> bool {
         self.rotted
+    }
+
+    /// Any record of it may be gone: which ones are, nobody knows.
+    pub fn may_have_taken_any(&self) -> bool {
+        self.lied || self.unreadable || self.rot_unseen
     }
 
     /// Whether the disk has lied about it: what it was told to keep may be gone.

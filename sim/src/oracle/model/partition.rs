@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::durable::Durable;
-use super::failures::Failures;
+use super::failures::{Causes, Failures};
 use super::harm::Harm;
 use super::indexes::Indexes;
 use super::last_seen::LastSeen;
+use super::stalls::Stalls;
 use super::{Content, RecordId};
 use crate::trace::{Millis, Mode};
 
@@ -67,6 +68,8 @@ pub struct Partition {
     pub failures: Failures,
     /// What its indexes prove.
     pub indexes: Indexes,
+    /// How long the disk was stalled under it.
+    pub stalls: Stalls,
     /// What was found when all of it was last seen.
     pub last_seen: LastSeen,
     /// The first offset that there is, as far as the running broker has told.
@@ -116,7 +119,7 @@ impl Partition {
     }
 
     /// The lights went out: what was not promised to survive that may be gone. `slack`: how much longer than the interval a
-    /// sync may take to come. `lying`: whether syncs may be lies.
+    /// sync may take to come where nothing stalls it. `lying`: whether syncs may be lies.
     pub fn lost_power(&mut self, slack: Millis, lying: bool, now: Millis) {
         self.harm.shaken();
         self.last_seen.disturb();
@@ -124,6 +127,7 @@ impl Partition {
         for (&offset, slot) in &mut self.slots {
             let is_synced = self.durable.covers(offset);
             let in_doubt = slot.doubtful && !is_synced;
+            let slack = slack.saturating_add(self.stalls.since(slot.at));
             slot.at_risk |= unreliable || in_doubt || !slot.survives(is_synced, slack, now);
         }
     }
@@ -154,7 +158,7 @@ impl Partition {
 
     /// What was written to one of its files, or above it, has not been written back, as the next sync will say.
     pub fn troubled(&mut self) {
-        self.failures.failed();
+        self.failures.failed(Causes { sync: true, ..Causes::default() });
         self.failures.may_fence();
         self.last_seen.disturb();
     }

@@ -77,7 +77,7 @@ fn an_error_of_the_disk_has_its_cause_there() {
         story.broken()
     };
     let told = Answer::Lost { why: "only a restart shows it".into(), sent: true, told: true };
-    for answer in [of_disk(Code::StorageFailed), of_disk(Code::StorageFull), of_disk(Code::Fenced), told] {
+    for answer in [of_disk(Code::StorageFailed), of_disk(Code::Fenced), told] {
         assert_eq!(story(&|_| {}, answer.clone()), ["refused for nothing"]);
         assert_eq!(story(&|story| story.fails(Op::Write), answer.clone()), NONE);
         let restarted = |story: &mut Story| {
@@ -86,6 +86,8 @@ fn an_error_of_the_disk_has_its_cause_there() {
         };
         assert_eq!(story(&restarted, answer), ["refused for nothing"]);
     }
+    let full = |story: &mut Story| story.fails_with(Op::Write, Errno::ENOSPC);
+    assert_eq!(story(&full, of_disk(Code::StorageFull)), NONE);
     let taken = |story: &mut Story| story.fails_with(Op::Lock, Errno::EAGAIN);
     assert_eq!(story(&taken, of_disk(Code::StorageFailed)), ["refused for nothing"]);
     let interrupted = |story: &mut Story| story.fails_with(Op::Sync, Errno::EINTR);
@@ -98,6 +100,27 @@ fn an_error_of_the_disk_has_its_cause_there() {
     let stops = |story: &mut Story| story.add(Event::World(World::Stopping));
     assert_eq!(story(&stops, of_disk(Code::ShuttingDown)), NONE);
     assert_eq!(story(&|_| {}, of_disk(Code::ShuttingDown)), ["refused for nothing"]);
+}
+
+/// What has failed explains what can come of it, and nothing else.
+#[test]
+fn an_error_of_the_disk_has_a_cause_of_its_kind() {
+    let story = |op: Op, errno: Errno, code: Code| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.fails_with(op, errno);
+        let id = story.asks("a");
+        story.answer(id, of_disk(code));
+        story.broken().is_empty()
+    };
+    let explains = |op, errno| {
+        let codes = [Code::StorageFull, Code::StorageFailed, Code::Fenced, Code::Corrupt];
+        codes.map(|code| story(op, errno, code))
+    };
+    assert_eq!(explains(Op::Write, Errno::ENOSPC), [true, false, false, false]);
+    assert_eq!(explains(Op::Sync, Errno::ENOSPC), [true, true, true, false]);
+    assert_eq!(explains(Op::Write, Errno::EIO), [false, true, true, false]);
+    assert_eq!(explains(Op::Sync, Errno::EIO), [false, true, true, false]);
+    assert_eq!(explains(Op::Read, Errno::EIO), [false, true, false, true]);
 }
 
 #[test]

@@ -71,6 +71,40 @@ fn an_index_that_is_missing_is_built_whole() {
     assert_eq!(story(&[INDEX], &tried(Errno::EIO), &RIGHT[..1]), NONE);
 }
 
+/// The broker comes up with another index interval: the segment that is written to has that one, and one that is closed may have kept
+/// its own.
+#[test]
+fn an_index_has_the_interval_of_a_broker_that_wrote_it() {
+    let story = |entries: &[u64], closed: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.crash(CrashKind::Process);
+        story.interval = 2;
+        story.starts();
+        story.found(2, &[]);
+        let index = |entry: fn(u64) -> Vec<u8>| entries.iter().flat_map(|offset| entry(*offset)).collect();
+        let file = |path: String, bytes: Vec<u8>| ImageFile { path: path.into(), bytes: bytes.into() };
+        let mut files = vec![
+            file(format!("orders/0/{INDEX}"), index(|offset| decode::entry(offset, offset * 29).to_vec())),
+            file(log(0), records(0, "ab")),
+            file(
+                "orders/0/00000000000000000000.timeindex".into(),
+                index(|offset| decode::entry(offset, offset).to_vec()),
+            ),
+        ];
+        if closed {
+            files.push(file(log(2), Vec::new()));
+        }
+        story.add(Event::Image { moment: Moment::Recovered, image: Image(files).into() });
+        story.broken()
+    };
+    assert_eq!(story(&[1], false), NONE);
+    assert_eq!(story(&[0, 1], false), ["entries"]);
+    assert_eq!(story(&[1], true), NONE);
+    assert_eq!(story(&[0, 1], true), NONE);
+    assert_eq!(story(&[], true), ["entries"]);
+}
+
 /// A power loss took records and left their entries, and there was no room to build the index anew.
 #[test]
 fn an_index_that_there_was_no_room_to_build_anew_may_be_ahead_of_its_log() {

@@ -2,7 +2,9 @@
 
 use faults::Errno;
 
-use super::{At, Code, CrashKind, DiskOp, Event, Mode, Moment, Op, Pace, Request, Story, World, op};
+use super::{
+    At, Code, CrashKind, DiskOp, Event, Mode, Moment, Op, Pace, Request, Story, World, log, op, records,
+};
 
 const NONE: [&str; 0] = [];
 
@@ -133,6 +135,51 @@ fn what_stalls_a_sync_adds_up_and_makes_the_interval_longer() {
     assert_eq!(story(&[400]), ["lost"]);
     assert_eq!(story(&[300; 4]), NONE);
     assert_eq!(story(&[300; 3]), ["lost"]);
+}
+
+/// Only what it waits for, that is: its own log, what lies above it, and what stalls all of the broker.
+#[test]
+fn a_stall_that_was_over_or_was_elsewhere_makes_no_interval_longer() {
+    let story = |what: Op, path: &str, later: u64| {
+        let mut story = Story::new(Mode::Interval(50));
+        story.struck(DiskOp { stalled_ms: 3000, ..op(what, path, Ok(0)) });
+        story.later(later);
+        story.stored("a", 0);
+        story.later(1000);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(Op::Sync, &log(0), 0), NONE);
+    assert_eq!(story(Op::Sync, &log(0), 3000), ["lost"]);
+    assert_eq!(story(Op::SyncDir, "orders", 0), NONE);
+    assert_eq!(story(Op::Sync, "orders/1/00000000000000000000.log", 0), ["lost"]);
+    assert_eq!(story(Op::Write, "orders/1/00000000000000000000.log", 0), NONE);
+}
+
+/// One byte that has rotted is no excuse for another record.
+#[test]
+fn rot_excuses_the_records_that_it_has_taken() {
+    let story = |found: &str| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abc", 0);
+        let mut left = records(0, "abc");
+        left[29 + 28] ^= 1;
+        story.rots(&log(0));
+        story.crash(CrashKind::Process);
+        story.image(Moment::Down, &[(0, &left)]);
+        story.starts();
+        story.found(3, &[(1, 2)]);
+        story.look(found);
+        story.broken()
+    };
+    assert_eq!(story("a.c"), NONE);
+    assert_eq!(story("a.."), ["unreadable"]);
+    let mut running = Story::new(Mode::Os);
+    running.stored("abc", 0);
+    running.rots(&log(0));
+    running.look("a..");
+    assert_eq!(running.broken(), NONE, "nobody knows yet");
 }
 
 /// What waited for a stalled sync when the broker went down is no more durable for a start that does not come to its end.

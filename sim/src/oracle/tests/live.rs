@@ -42,9 +42,10 @@ fn nobody_waits_for_a_restart_to_be_answered() {
 
 #[test]
 fn only_a_disk_that_has_failed_excuses_a_restart() {
-    assert_eq!(story(&full, refused(Code::StorageFailed)), ["refused when all is well"]);
+    let of_a_full_disk = story(&full, refused(Code::StorageFailed));
+    assert_eq!(of_a_full_disk, ["refused for nothing", "refused when all is well"]);
     assert_eq!(story(&full, refused(Code::StorageFull)), ["no room for ever"]);
-    assert_eq!(story(&full, refused(Code::Fenced)), ["no room for ever"]);
+    assert_eq!(story(&full, refused(Code::Fenced)), ["refused for nothing", "no room for ever"]);
     for code in [Code::StorageFailed, Code::Fenced] {
         assert_eq!(story(&broken, refused(code)), NONE);
     }

@@ -39,6 +39,8 @@ struct Story {
     stopped: bool,
     /// Whether any sync may be a lie.
     lying: bool,
+    /// Every how many records the indexes get an entry.
+    interval: u64,
 }
 
 impl Story {
@@ -62,8 +64,8 @@ impl Story {
     }
 
     fn begins(mode: Mode, partitions: u32, flaky: bool) -> Self {
-        let (trace, stopped, lying) = (Trace::default(), false, false);
-        let mut story = Self { trace, mode, calls: 0, later: 0, stopped, lying };
+        let (trace, stopped, lying, interval) = (Trace::default(), false, false, 1);
+        let mut story = Self { trace, mode, calls: 0, later: 0, stopped, lying, interval };
         let pace = Pace { timeout: 2000, ..Pace::default() };
         story.add(Event::World(World::Pace(pace)));
         if flaky {
@@ -102,7 +104,7 @@ impl Story {
     fn starts(&mut self) {
         self.add(Event::Starting(Starting {
             durability: self.mode,
-            index_interval: 1,
+            index_interval: self.interval,
             retention: Retention::default(),
             connections_max: 100,
             record_bytes_max: 1000,

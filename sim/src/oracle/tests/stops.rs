@@ -52,6 +52,40 @@ fn a_clean_stop_is_known_whatever_struck_before_it_and_did_no_harm() {
     assert_eq!(story(&lies, &nothing, true), NONE);
 }
 
+/// Where another index interval counts, an index may have to be built anew, and the stop is as clean as any.
+#[test]
+fn a_clean_stop_is_known_whatever_the_index_interval() {
+    let story = |known: bool, rebuilt: &[&str], intervals: [u64; 2]| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        for interval in intervals {
+            story.interval = interval;
+            story.crash(CrashKind::Stop);
+            story.starts();
+            if interval == intervals[1] {
+                let rebuilt = rebuilt.iter().map(ToString::to_string).collect();
+                let partitions = vec![Recovered { end: 1, rebuilt, ..recovered() }];
+                story.add(Event::Started { clean: known, partitions, notes: Vec::new() });
+            } else {
+                story.found(1, &[]);
+            }
+        }
+        story.broken()
+    };
+    let index = ["00000000000000000000.index"];
+    assert_eq!(story(false, &[], [1, 2]), ["clean stop forgotten"]);
+    assert_eq!(story(true, &index, [1, 2]), NONE);
+    assert_eq!(story(true, &index, [2, 3]), NONE);
+    let mut again = Story::new(Mode::Os);
+    again.interval = 2;
+    again.stored("a", 0);
+    again.again(CrashKind::Stop);
+    again.crash(CrashKind::Stop);
+    again.starts();
+    again.says(Recovered { end: 1, rebuilt: vec![index[0].to_owned()], ..recovered() });
+    assert_eq!(again.broken(), ["rebuilt after a clean stop"], "it has changed before, and not now");
+}
+
 /// Where a sync of an index has failed, the page cache may have held what the disk did not: it can be gone after any stop.
 #[test]
 fn an_index_that_could_not_be_synced_may_have_to_be_built_anew_after_a_clean_stop() {

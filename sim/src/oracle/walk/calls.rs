@@ -7,7 +7,7 @@ use broker::error::Code;
 use super::{Open, Walk};
 use crate::oracle::answered::{Grounds, Said, ranges};
 use crate::oracle::look::name;
-use crate::oracle::model::{Fate, Produced, RecordId, Topic};
+use crate::oracle::model::{Causes, Fate, Produced, RecordId, Topic};
 use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
 use crate::trace::{Answer, CallId, Millis, Placed, Request, Retention, Sent};
 
@@ -103,7 +103,7 @@ impl Walk {
                 {
                     // What failed while it was made may have failed under one of its partitions.
                     for known in &mut known.partitions {
-                        known.failures.failed();
+                        known.failures.failed(Causes::ALL);
                         if disturbed {
                             known.failures.may_fence();
                         }

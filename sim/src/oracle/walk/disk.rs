@@ -6,7 +6,7 @@ use faults::{Errno, Op};
 
 use super::Walk;
 use crate::oracle::decode;
-use crate::oracle::model::Partition;
+use crate::oracle::model::{Causes, Partition};
 use crate::oracle::paths::{self, InPartition};
 use crate::oracle::retained::{self, Removed};
 use crate::oracle::rotten_records;
@@ -64,11 +64,16 @@ impl<'a> Failure<'a> {
         Some(Self { op, errno, counts, by_fault, breaks })
     }
 
+    /// What it may be the cause of.
+    fn causes(&self) -> Causes {
+        Causes::of(self.op.op, self.errno)
+    }
+
     /// What it says of the partition that it has come to. `entry`: of the trace.
     fn strikes(&self, known: &mut Partition, path: InPartition<'_>, entry: usize) {
         if self.counts {
             known.last_seen.disturb();
-            known.failures.failed();
+            known.failures.failed(self.causes());
         }
         let is_unread = self.counts && known.harm.is_unreadable() && !path.is_index();
         // What the system has failed to write back, whoever syncs next is told, and each of those who had the log open.
@@ -99,7 +104,7 @@ impl<'a> Failure<'a> {
     /// What it says of any partition, where it has come to a directory above them.
     fn strikes_above(&self, known: &mut Partition) {
         if self.counts {
-            known.failures.failed();
+            known.failures.failed(self.causes());
         }
         if self.breaks {
             known.failures.may_fence();
@@ -186,7 +191,9 @@ impl Walk {
         if op.drops {
             self.dropped(&op.path);
         }
-        self.model.stalled_ms = self.model.stalled_ms.saturating_add(op.stalled_ms);
+        if op.stalled_ms > 0 {
+            self.stalled(op, path);
+        }
         let entry = self.findings.entry;
         match (path, failure) {
             (Some(path), Some(failure)) => {
@@ -202,6 +209,18 @@ impl Walk {
                 known.zip(base).into_iter().for_each(|(known, base)| known.durable.segment_opened(base));
             }
             (_, None) => {}
+        }
+    }
+
+    /// Somebody has to wait for the disk: who syncs a partition, for that one, and all of the broker for anything else.
+    fn stalled(&mut self, op: &DiskOp, path: Option<InPartition<'_>>) {
+        let (now, ms) = (self.now, op.stalled_ms);
+        match path.filter(|_| matches!(op.op, Op::Sync | Op::SyncDir)) {
+            Some(of) => {
+                let known = self.model.partition_mut(of.topic, of.partition);
+                known.into_iter().for_each(|known| known.stalls.stalled(now, ms));
+            }
+            None => self.model.all_mut().for_each(|known| known.stalls.stalled(now, ms)),
         }
     }
 
@@ -287,6 +306,9 @@ impl Walk {
         if let Some(known) = self.model.partition_mut(of.topic, of.partition) {
             known.rotted();
             known.damaged(&offsets);
+            if self.down.is_none() {
+                known.harm.rotted_unseen();
+            }
         }
     }
 

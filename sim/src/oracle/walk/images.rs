@@ -64,7 +64,10 @@ impl Walk {
         }
         for (topic, number, offsets) in gone {
             let known = self.model.partition_mut(&topic, number);
-            known.into_iter().for_each(|known| known.damaged(&offsets));
+            if let Some(known) = known {
+                known.damaged(&offsets);
+                known.harm.rot_seen();
+            }
         }
     }
 

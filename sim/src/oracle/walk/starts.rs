@@ -54,6 +54,8 @@ impl Walk {
     /// A start that came to its end: what it says of the stop before it, and of the files that it found.
     pub(super) fn came_up(&mut self, clean: bool, said: &[Recovered]) {
         self.model.down_since = None;
+        let began = self.process_began;
+        self.model.all_mut().for_each(|known| known.stalls.forget_before(began));
         if self.model.notes_lost {
             self.model.all_mut().for_each(|known| known.harm.unnoted());
         }
@@ -89,7 +91,7 @@ impl Walk {
     /// What a clean stop left in order is found in order: the stop is known, and no index has to be built anew.
     fn after_a_stop(&mut self, clean: bool, said: &[Recovered]) {
         let was_struck = self.disk_errors.struck_since_start() || self.model.lying;
-        if !self.last_stop.left_order() || was_struck || self.model.index_interval.is_none() {
+        if !self.last_stop.left_order() || was_struck {
             return;
         }
         if !clean {
@@ -99,7 +101,9 @@ impl Walk {
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let is_whole = |p: &Partition| p.indexes.are_trusted() && !p.indexes.may_be_lost();
+            // One that is written on is built anew where another interval counts from now on.
             let in_order = known.is_some_and(|p| !p.harm.is_changed() && is_whole(p));
+            let in_order = in_order && !self.model.interval_changed;
             if in_order && !said.rebuilt.is_empty() {
                 let found = format!("built anew: {}", said.rebuilt.join(", "));
                 let expected = ("the indexes are there after a clean stop", found.as_str());
@@ -116,12 +120,13 @@ impl Walk {
         self.process_began = self.now;
         self.last_stop.start_begins();
         let model = &mut self.model;
-        let same = self.connections_max == 0 || model.index_interval == Some(starting.index_interval);
-        model.index_interval = same.then_some(starting.index_interval);
+        model.interval_changed = self.connections_max != 0 && model.index_interval != starting.index_interval;
+        model.index_interval = starting.index_interval;
+        model.index_intervals.insert(starting.index_interval);
         model.durability = starting.durability;
         model.was_always |= starting.durability == Mode::Always;
         model.retention = starting.retention;
-        (model.slack_ms, model.stalled_ms) = (starting.sync_slack_ms, 0);
+        model.slack_ms = starting.sync_slack_ms;
         (model.record_bytes_max, model.frame_bytes_max) =
             (starting.record_bytes_max, starting.frame_bytes_max);
         model.records_max = starting.records_max;
