@@ -48,6 +48,8 @@ struct Shared<D: Disk> {
     read_only: Option<String>,
     /// Why it is not written down that it was started, where it is not.
     unnoted: Option<String>,
+    /// Whether that is for want of room only.
+    had_no_room: bool,
     closing: Notify,
     life: Mutex<Life>,
     /// Locked until the last clone is gone.
@@ -89,6 +91,7 @@ impl<D: Disk> Broker<D> {
             missed: report.missed.clone(),
             read_only: report.read_only.clone(),
             unnoted: report.unnoted.clone(),
+            had_no_room: report.has_no_room,
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
             home,
@@ -147,6 +150,11 @@ impl<D: Disk> Broker<D> {
     /// Why it is not written down that it was started, where it is not.
     pub fn unnoted(&self) -> Option<&str> {
         self.0.unnoted.as_deref()
+    }
+
+    /// Whether that is for want of room only, which there may be by now.
+    pub fn had_no_room(&self) -> bool {
+        self.0.had_no_room
     }
 
     /// Makes a topic; durable when it returns.

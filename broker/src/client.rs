@@ -164,7 +164,8 @@ impl<C: Connector> Client<C> {
     /// Sends one request and waits for its answer: the request timeout, and `wait` on top.
     ///
     /// On a connection that has been used before, the server may have said already that it was idle for too long, or say so while
-    /// the request is on its way. Then nothing was done of this one, and it is sent once more.
+    /// the request is on its way. Then nothing was done of this one, and it is sent once more; also where the server has given it up for
+    /// coming in too slowly, which it says in the same words.
     async fn exchange(
         &self,
         wait: Duration,

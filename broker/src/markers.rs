@@ -1,4 +1,4 @@
-//! What the last run left behind about itself: two small files in the data directory.
+//! What the last run left behind about itself: small files in the data directory.
 //!
 //! `running` is written, durably, when a run begins to serve: which start of the machine it ran under, and with which
 //! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that

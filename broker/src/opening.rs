@@ -227,7 +227,10 @@ impl<D: Disk> Opening<'_, D> {
                 markers::write_running(disk, self.data, self.settings.durability, speaks_for_all)
         {
             match unnoted {
-                Unnoted::Nothing(e) => report.unnoted = Some(format!("the start could not be noted: {e}")),
+                Unnoted::Nothing(e) => {
+                    report.unnoted = Some(format!("the start could not be noted: {e}"));
+                    report.has_no_room = disk::is_full(&e);
+                }
                 Unnoted::Stale(e) => {
                     let reason = format!("the note of the last run cannot be replaced: {e}");
                     let partitions = topics.values().flat_map(Topic::partitions);

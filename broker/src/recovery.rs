@@ -257,12 +257,7 @@ impl<D: Disk> Recovery<'_, D> {
             self.miss_logs();
         }
         if let Err(e) = self.stop_sharing(logs) {
-            self.fence(format!(
-                "files of its last segment have other names, too (hard links), under which another broker may write to them, and \
-                 cannot be copied: {e}"
-            ));
-            // What is changed in them now may be changed under that one.
-            self.told.read_only = Some("they are shared");
+            self.fence(e.to_string());
         }
         if let Err(e) = self.redo_unsynced() {
             // What the page cache says is not to be believed, whatever a sync of it says now.
@@ -339,7 +334,8 @@ impl<D: Disk> Recovery<'_, D> {
         }
         // Sealed as it is, and like every sealed segment durable before another follows.
         let synced = self.told.read_only.is_some() || self.sync_sealed(last.sealed.base);
-        if synced && last.damaged && !self.is_end_unseen && self.told.read_only.is_none() {
+        let may_note = self.told.read_only.is_none() && self.report.fenced.is_none();
+        if synced && last.damaged && !self.is_end_unseen && may_note {
             self.note_end_of_damaged(last.sealed);
         }
         Ok((None, synced))
@@ -422,24 +418,43 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     /// In a copy of a data directory that was made of links (`cp -al`), and in the one that it was made of, a file that is
-    /// written to has two writers. Those of the last segment, and the note of syncs, are copied before anything is changed. A
-    /// sealed segment never changes: it may be shared.
+    /// written to has two writers. So the last segment's indexes and the note of syncs are copied first, and its log before
+    /// it is cut or appended to. A sealed segment never changes: it may be shared.
     fn stop_sharing(&mut self, logs: &[Offset]) -> io::Result<()> {
-        let Some(&last) = logs.last().filter(|_| self.told.read_only.is_none()) else { return Ok(()) };
-        let of_segment = [Kind::Log, Kind::Index, Kind::TimeIndex].map(|kind| self.path(last, kind));
-        for path in of_segment.into_iter().chain([self.told.dir.join(files::SYNCED)]) {
-            // One that is not there, or cannot be asked for, cannot be written to either, and whoever tries says why.
-            let is_shared = || self.disk.links(&path).is_ok_and(|names| names > 1);
-            if is_shared() {
-                // After a power loss it may be one of our own that it shares the file with: see `files::replace_with`.
-                files::remove_if_there(self.disk, &files::tmp_path(&path))?;
-            }
-            if is_shared() {
-                self.copy_anew(&self.disk.open(&path, Open::Read)?, &path)?;
-                self.note(format!("{} was copied: it had another name, too", name_of(&path)));
+        if self.told.read_only.is_some() {
+            return Ok(());
+        }
+        for kind in [Kind::Index, Kind::TimeIndex] {
+            let Some(path) = logs.last().map(|last| self.path(*last, kind)) else { continue };
+            match self.own(&path) {
+                // It is built anew from the log.
+                Err(e) if !disk::is_full(&e) => files::remove_if_there(self.disk, &path)?,
+                owned => owned?,
             }
         }
-        Ok(())
+        self.own(&self.told.dir.join(files::SYNCED))
+    }
+
+    /// Copies a file that has another name, too: it is about to be written to.
+    fn own(&mut self, path: &Path) -> io::Result<()> {
+        // One that is not there, or cannot be asked for, cannot be written to either, and whoever tries says why.
+        let is_shared = || self.disk.links(path).is_ok_and(|names| names > 1);
+        if !is_shared() {
+            return Ok(());
+        }
+        let copied = (|| {
+            // After a power loss it may be one of our own that it shares the file with: see `files::replace_with`.
+            files::remove_if_there(self.disk, &files::tmp_path(path))?;
+            if is_shared() { self.copy_anew(&self.disk.open(path, Open::Read)?, path) } else { Ok(()) }
+        })();
+        let name = name_of(path);
+        if copied.is_ok() {
+            self.note(format!("{name} was copied: it had another name, too"));
+        }
+        copied.map_err(|e| {
+            let what = "has another name, too (a hard link), under which another broker may write to it, and cannot be copied";
+            io::Error::new(e.kind(), format!("{name} {what}: {e}"))
+        })
     }
 
     /// Puts a copy in the place of a file, durably.
@@ -472,15 +487,15 @@ impl<D: Disk> Recovery<'_, D> {
     /// Opens the last segment for appending. `None`: it cannot be written, and is served as it is.
     fn activate(&mut self, last: &Looked) -> io::Result<Option<Active<D::File>>> {
         let base = last.sealed.base;
+        let owned = self.own(&self.path(base, Kind::Log));
         let open = |kind, how| self.disk.open(&files::segment_path(self.told.dir, base, kind), how);
-        let opened = (|| {
+        let opened = owned.and_then(|()| {
             let log = open(Kind::Log, Open::Write)?;
             Ok((log, open(Kind::Index, Open::Create)?, open(Kind::TimeIndex, Open::Create)?))
-        })();
+        });
         let (log, index, time_index) = match opened {
             Ok(files) => files,
             Err(e) => {
-                let e: io::Error = e;
                 self.fence(format!(
                     "{} cannot be opened for writing: {e}",
                     name_of(&self.path(base, Kind::Log))

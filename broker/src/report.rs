@@ -21,6 +21,8 @@ pub struct Report {
     pub read_only: Option<String>,
     /// Why it is not written down that this run has begun, where it is not: whatever else is to be written may fare no better.
     pub unnoted: Option<String>,
+    /// Whether that is for want of room only.
+    pub has_no_room: bool,
     /// Foreign files and leftovers, relative to the data directory, and what was done about each.
     pub notes: Vec<String>,
     /// How long it took.

@@ -148,8 +148,8 @@ struct Verifier<'a, D> {
 struct Segment<'a> {
     dir: &'a Path,
     base: Offset,
-    /// Whether it is the partition's last.
-    is_last: bool,
+    /// Where the next one begins; `None`: it is the partition's last.
+    next: Option<Offset>,
     /// What a clean stop left of it, where no run has begun since.
     recorded: Option<Sealed>,
     /// What was on the disk once.
@@ -160,7 +160,7 @@ impl Segment<'_> {
     /// Records before this offset were whole once: a segment is synced before another follows.
     fn whole_to(&self) -> Offset {
         let known = self.known.map_or(Offset::ZERO, |known| known.to.end);
-        if self.is_last { known } else { Offset::new(u64::MAX) }
+        self.next.unwrap_or(known)
     }
 }
 
@@ -351,13 +351,12 @@ impl<D: Disk> Verifier<'_, D> {
         recorded: Option<&Closed>,
         known: Option<Known>,
     ) {
-        let last = logs.keys().next_back().copied();
         let mut end = None;
         for (&base, kinds) in logs {
-            let is_last = Some(base) == last;
+            let next = logs.range(base.next()..).next().map(|(next, _)| *next);
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
-            let known = known.filter(|_| is_last);
-            let segment = Segment { dir, base, is_last, recorded: recorded.copied(), known };
+            let known = known.filter(|_| next.is_none());
+            let segment = Segment { dir, base, next, recorded: recorded.copied(), known };
             if let Some(end) = end
                 && end != base
             {
@@ -451,10 +450,10 @@ fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     Some(match (&scan.tail, missing) {
         (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
         (Tail::Torn, Some(missing)) => format!("the last {rest} bytes are no record; {missing}"),
-        (Tail::Torn, None) if segment.is_last && !scan.holes.is_empty() => {
+        (Tail::Torn, None) if segment.next.is_none() && !scan.holes.is_empty() => {
             format!("the last {rest} bytes are no record, and stay: nothing is written behind damage")
         }
-        (Tail::Torn, None) if segment.is_last => {
+        (Tail::Torn, None) if segment.next.is_none() => {
             format!("the last {rest} bytes are no record: an unfinished write, cut off at the next start")
         }
         (Tail::Torn, None) => format!("the last {rest} bytes are no record, and a later segment follows"),

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use broker::Broker;
 use broker::broker::World;
-use broker::settings::Settings;
+use broker::settings::{Durability, Settings};
 use broker::units::Offset;
 use broker::work::Threads;
 
@@ -100,4 +100,45 @@ async fn where_there_is_no_room_for_a_copy_nothing_is_changed() {
     let (_broker, partition) = copy.one_partition().await;
     assert_eq!(append(&partition, &["c"]).await, Offset::new(2));
     assert_eq!(shared(&copy), BTreeSet::new());
+}
+
+/// Whose last sync had failed: what the page cache says of it is not to be believed, whether or not it is shared.
+#[tokio::test]
+async fn a_shared_log_that_cannot_be_copied_is_believed_no_more_than_another() {
+    let settings = Settings { durability: Durability::Always, ..settings() };
+    let (bench, copy) = (Bench::new(settings.clone()), Bench::new(settings.clone()));
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b"]).await;
+    drop((broker, partition));
+    fs::write(bench.path(&format!("{LOG_0}.unsynced")), b"").unwrap();
+    link_all(bench.dir.path(), copy.dir.path());
+    for of in [&bench, &copy] {
+        let disk = Failing::default();
+        disk.0.full.store(true, Ordering::SeqCst);
+        let world = World { disk, clock: of.clock.clone(), work: Arc::new(Threads) };
+        let (broker, report) = Broker::open(world, of.dir.path(), settings.clone(), &|_, _, _| {}).unwrap();
+        assert!(report.partitions[0].fenced.is_some());
+        let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+        assert_eq!(partition.range().unwrap().end, Offset::ZERO);
+    }
+}
+
+/// A backup is made of links, and then an index can be read no more: it is derived.
+#[tokio::test]
+async fn a_shared_index_that_cannot_be_copied_is_built_anew() {
+    let (bench, copy) = (Bench::new(settings()), Bench::new(settings()));
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b"]).await;
+    drop((broker, partition));
+    link_all(bench.dir.path(), copy.dir.path());
+    let before = copy.files();
+    let disk = Failing::default();
+    disk.0.no_index_is_read.store(true, Ordering::SeqCst);
+    let world = World { disk, clock: bench.clock.clone(), work: Arc::new(Threads) };
+    let (broker, report) = Broker::open(world, bench.dir.path(), settings(), &|_, _, _| {}).unwrap();
+    assert_eq!(report.partitions[0].fenced, None);
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    assert_eq!(append(&partition, &["c"]).await, Offset::new(2));
+    assert_eq!(copy.files(), before);
+    assert_eq!(shared(&bench), BTreeSet::new());
 }

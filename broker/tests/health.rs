@@ -3,13 +3,19 @@
 mod common;
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use broker::Broker;
+use broker::broker::World;
 use broker::metrics::health::Health;
 use broker::settings::{Settings, TopicSettings};
 use broker::units::Offset;
+use broker::work::Threads;
 
 use common::bench::*;
+use common::failing::Failing;
 
 fn flip(bench: &Bench, log: &str, byte: usize) {
     let mut bytes = fs::read(bench.path(log)).unwrap();
@@ -56,6 +62,18 @@ async fn damage_is_told_as_long_as_what_is_damaged_is_kept() {
     }
     assert_eq!(Health::of(&broker), damaged("one place"), "and the other is deleted");
     housekeeping.abort();
+}
+
+/// There may be room for the next record.
+#[tokio::test]
+async fn a_disk_that_was_full_at_the_start_is_told_and_refuses_nothing() {
+    let (bench, disk) = (Bench::small(), Failing::default());
+    disk.0.full.store(true, Ordering::SeqCst);
+    let world = World { disk, clock: bench.clock.clone(), work: Arc::new(Threads) };
+    let (broker, _) = Broker::open(world, bench.dir.path(), Settings::default(), &|_, _, _| {}).unwrap();
+    let Health { refuses, refused, lost } = Health::of(&broker);
+    assert_eq!((refuses.len(), refused.len(), lost.len()), (0, 1, 0));
+    assert!(refused[0].contains("could not be noted"), "{refused:?}");
 }
 
 #[tokio::test]

@@ -5,13 +5,16 @@
 //! as soon as there is room again, it says how many. Until the server serves, a full buffer is waited for instead: a start may have
 //! more to tell than there is room for.
 
-use std::backtrace::Backtrace;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Bytes of lines that wait to be written.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// How long standard error is left alone when it has no room and does not wait for any.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long an end waits for the last lines to be written.
 const FLUSH_TIME: Duration = Duration::from_secs(2);
@@ -78,7 +81,11 @@ impl Log {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or("without a name");
             let backtrace = Backtrace::capture();
-            lines.put(format!("thread {name:?} {panic}\n{backtrace}\n").as_bytes());
+            let backtrace = match backtrace.status() {
+                BacktraceStatus::Captured => format!("{backtrace}\n"),
+                _ => String::new(),
+            };
+            lines.put(format!("thread {name:?} {panic}\n{backtrace}").as_bytes());
         }));
     }
 }
@@ -134,9 +141,9 @@ impl Shared {
         self.changed.wait(buffer).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what comes, to the end of the process. A line that cannot be written, on a full disk for one, is lost.
+    /// Writes what comes, to the end of the process. A line that cannot be written, on a full disk for one, counts as dropped.
     fn write_all(&self, mut out: impl Write) {
-        let mut lines = Vec::new();
+        let (mut lines, mut lost) = (Vec::new(), 0);
         loop {
             let mut buffer = self.lock();
             buffer.writing = false;
@@ -146,7 +153,7 @@ impl Shared {
             }
             lines.clear();
             std::mem::swap(&mut lines, &mut buffer.lines);
-            let dropped = std::mem::take(&mut buffer.dropped);
+            let dropped = std::mem::take(&mut buffer.dropped) + lost;
             buffer.writing = true;
             drop(buffer);
             if dropped > 0 {
@@ -154,9 +161,34 @@ impl Shared {
                     format!("{dropped} lines are missing here: standard error took them too slowly\n");
                 lines.extend_from_slice(missing.as_bytes());
             }
-            let _ = out.write_all(&lines).and_then(|()| out.flush());
+            lost = match written(&mut out, &lines) {
+                all if all == lines.len() => 0,
+                part => newlines(&lines[part..]) + dropped.saturating_sub(1),
+            };
+            let _ = out.flush();
         }
     }
+}
+
+fn newlines(lines: &[u8]) -> u64 {
+    lines.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// Writes these bytes, and gives how many it could.
+#[allow(clippy::disallowed_methods)] // the log's own thread
+fn written(out: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        match out.write(&bytes[at..]) {
+            Ok(0) => break,
+            Ok(n) => at += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            // Whoever has opened standard error does not want to wait for it. This thread may.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(BUSY_PAUSE),
+            Err(_) => break,
+        }
+    }
+    at
 }
 
 #[cfg(test)]
@@ -219,6 +251,33 @@ mod tests {
         take.send(()).unwrap();
         drop(log);
         assert_eq!(given.try_recv().unwrap(), b"last\n");
+    }
+
+    /// A pipe that does not wait, and a disk that is full for a moment.
+    #[test]
+    fn lines_that_fail_are_written_later_or_counted() {
+        struct Fails(Vec<io::ErrorKind>, Sender<Vec<u8>>);
+        impl Write for Fails {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                match self.0.pop() {
+                    Some(kind) => Err(kind.into()),
+                    None => self.1.send(bytes.to_vec()).map(|()| bytes.len()).map_err(io::Error::other),
+                }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (written, given) = channel();
+        let log =
+            Log::begin(Fails(vec![io::ErrorKind::StorageFull, io::ErrorKind::WouldBlock], written)).unwrap();
+        let lines = log.lines();
+        lines.put(b"one\ntwo\n");
+        lines.flush();
+        lines.put(b"three\n");
+        drop(log);
+        let missing = "three\n2 lines are missing here: standard error took them too slowly\n";
+        assert_eq!(String::from_utf8(given.recv().unwrap()).unwrap(), missing);
     }
 
     #[test]

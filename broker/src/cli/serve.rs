@@ -45,11 +45,11 @@ logs more. Nothing waits for the log: where nobody reads standard error, lines a
 how many is said later.
 
 With --metrics, GET /health answers 503 while a topic or a partition serves nothing or takes no
-writes, and otherwise 200: for a load balancer, or a probe of readiness. Either answer names what
-is wrong, a line each: also what is damaged, or was taken away while no server ran, which is no
-reason for 503, since the rest is served and no restart brings it back. A probe of liveness is to
-ask for /metrics, which is answered as long as the server lives: to restart it for one partition
-would take all others away.
+writes, or nothing can be written, and otherwise 200: for a load balancer, or a probe of readiness.
+Either answer names what is wrong, a line each: also a full disk, which may have room for the next
+record, and what is damaged, or was taken away while no server ran: the rest is served, and no
+restart brings it back. A probe of liveness is to ask for /metrics, which is answered as long as
+the server lives: to restart it for one partition would take all others away.
 
 Examples:
   broker serve --data /var/lib/broker

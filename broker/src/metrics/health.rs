@@ -19,7 +19,7 @@ use crate::partition::Partition;
 pub struct Health {
     /// What serves nothing, or takes no writes.
     pub refuses: Vec<String>,
-    /// What takes writes as far as the broker is concerned, and the disk has refused the last ones.
+    /// What the disk has refused, where writes are taken as far as the broker is concerned.
     pub refused: Vec<String>,
     /// What is damaged or gone, and does not keep the rest from being served.
     pub lost: Vec<String>,
@@ -33,7 +33,11 @@ impl Health {
             health.refuses.push(format!("nothing is stored, and no topic made or deleted: {why}"));
         }
         if let Some(why) = broker.unnoted() {
-            health.refuses.push(format!("{why}; fix that and restart the broker"));
+            match broker.had_no_room() {
+                // The next start only assumes less of this run.
+                true => health.refused.push(why.to_owned()),
+                false => health.refuses.push(format!("{why}; fix that and restart the broker")),
+            }
         }
         for (topic, why) in &broker.unserved() {
             health.refuses.push(format!("{topic} serves nothing: {why}"));

@@ -212,7 +212,8 @@ impl<D: Disk> Partition<D> {
         if !matches!(removed, Removed::Not(_)) {
             state.sealed.retain(|s| s.base != oldest.base);
             state.seen.remove(&oldest.base);
-            state.damage.retain(|found| found.next > oldest.end);
+            let log = files::segment_path(&self.0.config.dir, oldest.base, Kind::Log);
+            state.damage.retain(|found| found.segment != log);
             state.damage_told.retain(|(base, _)| *base >= oldest.end);
         }
         if let Removed::InDoubt(e) = removed {

@@ -237,7 +237,8 @@ impl<D: Disk> Recovery<'_, D> {
     /// Cuts a torn tail off, durably: a power loss must not bring it back behind what is appended now. Where that fails,
     /// the partition takes no writes.
     fn cut(&mut self, segment: &Segment<D::File>, end: Position) {
-        let cut = self.disk.open(&segment.path, Open::Write).and_then(|file| {
+        let owned = self.own(&segment.path);
+        let cut = owned.and_then(|()| self.disk.open(&segment.path, Open::Write)).and_then(|file| {
             disk::set_len(&file, end.get())?;
             self.sync(segment.base, &file)
         });

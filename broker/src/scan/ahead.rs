@@ -175,7 +175,8 @@ impl<F: DiskFile> Look<'_, '_, F> {
     fn behind(&mut self, mut broken: Broken, mut at: u64) -> io::Result<Found> {
         let limit = self.window.limit();
         let (mut first, mut ends_with_file) = (None, false);
-        let before = self.ahead.misplaced;
+        // In the wrong place, if they are not in its value.
+        let mut inside: Vec<Place> = Vec::new();
         while let Some((next, offset, len)) = self.window.next_header(at)? {
             let looked = first.map_or(0, |(first, _)| next - first);
             if broken.is_over(next, first.is_some()) {
@@ -198,10 +199,13 @@ impl<F: DiskFile> Look<'_, '_, F> {
             // What lies in its value is its own.
             at = next + len as u64;
             ends_with_file |= at == limit;
-            if !fits || broken.is_end_right {
-                self.budget = self.budget.saturating_sub(if fits { 0 } else { len as u64 });
-                self.misplaced(place);
-            } else {
+            if !fits {
+                self.budget = self.budget.saturating_sub(len as u64);
+                match broken.end {
+                    Some(end) if next < end => inside.push(place),
+                    _ => self.misplaced(place),
+                }
+            } else if !broken.is_end_right {
                 broken.is_end_wrong |= broken.is_disproved_by(place, at);
                 if broken.is_followed_by(place) {
                     return Ok(Found::Follows(place));
@@ -213,14 +217,13 @@ impl<F: DiskFile> Look<'_, '_, F> {
             self.window.credit = self.window.credit.saturating_sub(at - first);
         }
         Ok(match broken.end {
+            // What was found before its end lies in its value.
             Some(end) if broken.is_end_right => Found::Next((end, broken.offset.next())),
-            Some(end) if end > limit && !broken.is_end_wrong && !ends_with_file => {
-                // It is torn, and what was found lies in its value.
-                self.ahead.misplaced = before;
-                Found::Nothing
+            Some(end) if !broken.is_end_wrong && (end <= limit || !ends_with_file) => Found::Nothing,
+            _ => {
+                inside.into_iter().for_each(|place| self.misplaced(place));
+                first.map_or(Found::Nothing, Found::Follows)
             }
-            Some(end) if end <= limit && !broken.is_end_wrong => Found::Nothing,
-            _ => first.map_or(Found::Nothing, Found::Follows),
         })
     }
 
@@ -350,6 +353,7 @@ mod tests {
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let found = scan(&bytes, 0);
                 assert_eq!((found.end.get(), &found.holes[..]), (4, &[hole][..]), "bit {bit}");
+                assert_eq!(found.tail, Tail::Clean, "bit {bit}");
             }
         }
     }
@@ -362,7 +366,7 @@ mod tests {
         let starts: Vec<usize> =
             (0..log.len()).filter(|at| record::decode(&log[*at..], BOUND).is_ok()).collect();
         let mut bytes = log.clone();
-        let says = (starts[5] + 4 - starts[1] - HEADER_BYTES) as u32;
+        let says = u32::try_from(starts[5] + 4 - starts[1] - HEADER_BYTES).unwrap();
         bytes[starts[1]..][record::SIZE_AT].copy_from_slice(&says.to_be_bytes());
         bytes[starts[1] + 20] ^= 1;
         bytes[starts[5]..starts[6]].fill(0);

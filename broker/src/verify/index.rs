@@ -116,7 +116,7 @@ impl<D: Disk> Verifier<'_, D> {
 
     fn missing(&mut self, path: &Path, segment: Segment<'_>, log: &Log<D::File>) -> Option<D::File> {
         // A roll that a crash interrupted.
-        let is_begun = segment.is_last && log.len == 0 && segment.recorded.is_none();
+        let is_begun = segment.next.is_none() && log.len == 0 && segment.recorded.is_none();
         if !is_begun {
             self.fault(path, None, None, "the index is missing: it is rebuilt at the next start");
         }
@@ -249,7 +249,7 @@ impl<D: Disk> Verifier<'_, D> {
         let is_whole = scan.tail == Tail::Clean && scan.holes.is_empty() && scan.unreadable.is_empty();
         let is_read = [places, times].iter().all(|entries| entries.at == entries.len);
         let recorded = segment.recorded.filter(|recorded| recorded.bytes == log.len);
-        if !is_whole || !is_read || (segment.is_last && recorded.is_none()) {
+        if !is_whole || !is_read || (segment.next.is_none() && recorded.is_none()) {
             return;
         }
         let expected = recorded.map_or(places.taken().max(times.taken()), |recorded| recorded.entries);

@@ -12,7 +12,7 @@ use broker::Broker;
 use broker::batch::Batch;
 use broker::broker::World;
 use broker::clock::Clock;
-use broker::disk::OsDisk;
+use broker::disk::{Disk, OsDisk};
 use broker::error::Error;
 use broker::index;
 use broker::partition::Partition;
@@ -116,7 +116,7 @@ pub const LOG_0: &str = "00000000000000000000.log";
 pub const INDEX_0: &str = "00000000000000000000.index";
 pub const TIME_INDEX_0: &str = "00000000000000000000.timeindex";
 
-pub async fn append(partition: &Partition<OsDisk>, values: &[&str]) -> Offset {
+pub async fn append<D: Disk>(partition: &Partition<D>, values: &[&str]) -> Offset {
     let mut batch = Batch::new();
     for value in values {
         batch.push(Some(b"k"), value.as_bytes());

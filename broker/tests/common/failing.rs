@@ -40,6 +40,8 @@ pub struct Switches {
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
+    /// An index that has something in it cannot be read.
+    pub no_index_is_read: AtomicBool,
     /// Nothing may be made or removed.
     pub not_allowed: AtomicBool,
     /// Hidden directories may not be looked into.
@@ -90,6 +92,11 @@ impl Disk for Failing {
 
     fn open(&self, path: &Path, how: Open) -> io::Result<FailingFile> {
         let is_log = path.to_string_lossy().contains(".log");
+        let unread =
+            self.0.no_index_is_read.load(Ordering::SeqCst) && path.to_string_lossy().ends_with("index");
+        if unread && how == Open::Read && path.metadata().is_ok_and(|file| file.len() > 0) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         if how != Open::Read {
             self.changes()?;
         } else if is_log {
