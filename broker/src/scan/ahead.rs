@@ -93,7 +93,9 @@ impl<F: DiskFile> Window<'_, F> {
     fn broken(&mut self, (at, offset): Place, whole_to: Offset) -> io::Result<Broken> {
         let limit = self.limit();
         let header = self.bytes(at, HEADER_BYTES)?;
-        let is_named = record::claimed_offset(header) == Some(offset);
+        // Zeros name no offset, not even the first.
+        let is_header = header.first_chunk().is_some_and(|header| *header != [0; HEADER_BYTES]);
+        let is_named = is_header && record::claimed_offset(header) == Some(offset);
         // Also where the length of the key cannot be: that may be all that is wrong.
         let size = record::claimed_size(header).filter(|size| is_named && *size <= BOUND);
         let end = size.map(|size| at + HEADER_BYTES as u64 + u64::from(size));
@@ -373,6 +375,12 @@ mod tests {
         let found = scan(&bytes, 0);
         let holes: Vec<(u64, u64)> = found.holes.iter().map(|h| (h.first.get(), h.next.get())).collect();
         assert_eq!((holes, found.records, found.end.get()), (vec![(1, 2), (5, 6)], 5, 7));
+    }
+
+    #[test]
+    fn zeros_before_the_first_record_are_not_its_header() {
+        let found = scan(&[&[0; 40][..], &log(0, &[b"one", b"two"])].concat(), 0);
+        assert_eq!((found.records, found.end.get(), found.tail), (2, 2, Tail::Clean));
     }
 
     /// A lost sector takes the end of one record and the beginning of the next.
