@@ -1,8 +1,8 @@
 //! P9: no acknowledged record behind damage is ever cut; the damage is named.
 //!
 //! That every record on both sides is still served is P2's look, which calls a loss beside damage by this promise's name.
-//! Here: the offset that is damaged is the one that the error names, and nobody is told of damage where there is none. Which bytes a
-//! start names is the business of [`super::named_stretches`].
+//! Here: the offset that is damaged is the one that the error names, whoever goes on where it says comes further, and nobody is told
+//! of damage where there is none. Which bytes a start names is the business of [`super::named_stretches`].
 
 use broker::error::Code;
 
@@ -21,6 +21,11 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
             let expected = format!("CORRUPT names offset {asked}, which was asked for");
             let found = named.map_or("it names none".to_owned(), |n| format!("it names {n}"));
             f.broke(Promise::Damage, "wrong name", name(topic, partition), (expected, found), &[]);
+        }
+        if let Some(next) = look.holes.get(asked).filter(|next| *next <= asked) {
+            let expected = format!("CORRUPT names an offset behind {asked} that can be read");
+            let found = format!("it names {next}");
+            f.broke(Promise::Damage, "leads nowhere", name(topic, partition), (expected, found), &[]);
         }
         if *code == Code::OffsetOutOfRange && look.ranged && (look.start..look.end).contains(asked) {
             let expected =

@@ -47,7 +47,7 @@ fn a_file_that_is_not_there_explains_no_damage() {
 }
 
 #[test]
-fn what_is_damaged_is_not_said_to_be_out_of_range() {
+fn what_is_damaged_is_not_said_to_be_out_of_range_and_the_way_leads_on() {
     let story = |found: &str| {
         let mut story = Story::new(Mode::Os);
         story.stored("abc", 0);
@@ -57,6 +57,7 @@ fn what_is_damaged_is_not_said_to_be_out_of_range() {
     };
     assert_eq!(story("a.c"), NONE);
     assert_eq!(story("a?c"), ["not named"]);
+    assert_eq!(story("a!c"), ["leads nowhere"]);
 }
 
 /// Behind damage, who reads goes on at the offset that the error names, and must not miss what lies before that.

@@ -266,8 +266,8 @@ impl Story {
         );
     }
 
-    /// All that partition 0 holds: a letter is a record, a dot an offset that cannot be read, `?` one that is said to be out of
-    /// range.
+    /// All that partition 0 holds: a letter is a record, a dot an offset that cannot be read, `!` one that is said to be the next that
+    /// can, `?` one that is said to be out of range.
     fn look(&mut self, letters: &str) {
         self.look_at(letters, &[]);
     }
@@ -280,6 +280,10 @@ impl Story {
             let id = self.consume(0, offset);
             match letter {
                 '.' => self.unreadable(id, Code::Corrupt, offset),
+                '!' => {
+                    let message = format!("the next offset that can be read is {offset}");
+                    self.answer(id, Answer::Refused { code: Code::Corrupt, message, offset: Some(offset) });
+                }
                 '?' => self.unreadable(id, Code::OffsetOutOfRange, offset),
                 letter => self.fetched(id, offset, letter, end),
             }
