@@ -61,7 +61,7 @@ fn read_text(
     text: &str,
     check: impl Fn(&Scenario, &[KdlNode], &str) -> Vec<Mistake>,
 ) -> Result<Scenario, Mistakes> {
-    if let Some(mistake) = outline::too_deep(text) {
+    if let Some(mistake) = outline::too_much(text) {
         return Err(Mistakes::new(name, text, vec![mistake]));
     }
     let mut mistakes = Vec::new();
@@ -101,9 +101,10 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
     while let Some(node) = nodes.next_if(|node| head.takes(node)) {
         head.read(node, &mut scenario, mistakes);
     }
+    let mut place = Place { text, line: 1, at: 0 };
     for node in nodes {
         scenario.steps.extend(steps::read(node, mistakes));
-        add_lines(node, text, &mut scenario.lines.0);
+        add_lines(node, &mut place, &mut scenario.lines.0);
     }
     if !head.seen.contains(&"scenario") && !text.lines().any(|line| line.trim_start().starts_with("scenario"))
     {
@@ -118,13 +119,29 @@ fn read(document: &KdlDocument, text: &str, mistakes: &mut Vec<Mistake>) -> Scen
     scenario
 }
 
+/// A place in a text, and its line.
+struct Place<'a> {
+    text: &'a str,
+    line: u32,
+    at: usize,
+}
+
+impl Place<'_> {
+    /// Goes on to this byte.
+    fn go_to(&mut self, at: usize) {
+        let passed = self.text.as_bytes().get(self.at..at).unwrap_or_default();
+        let lines = passed.iter().filter(|byte| **byte == b'\n').count();
+        self.line = self.line.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
+        self.at = self.at.max(at);
+    }
+}
+
 /// The line of a step, and of each step in it.
-fn add_lines(node: &KdlNode, text: &str, lines: &mut Vec<u32>) {
-    let before = text.as_bytes().iter().take(node.name().span().offset());
-    let line = 1 + before.filter(|byte| **byte == b'\n').count();
-    lines.push(u32::try_from(line).unwrap_or(u32::MAX));
+fn add_lines(node: &KdlNode, place: &mut Place<'_>, lines: &mut Vec<u32>) {
+    place.go_to(node.name().span().offset());
+    lines.push(place.line);
     if steps::BLOCKS.contains(&node.name().value()) {
-        node.iter_children().for_each(|inside| add_lines(inside, text, lines));
+        node.iter_children().for_each(|inside| add_lines(inside, place, lines));
     }
 }
 

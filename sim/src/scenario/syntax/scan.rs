@@ -1,6 +1,8 @@
 //! Looks at a file that cannot be read, word by word, for what people get wrong: quotes, braces, a missing value. The
 //! format's own parser knows only where it gave up, which is often far from the cause.
 
+use std::collections::BTreeSet;
+
 use miette::SourceSpan;
 
 use super::mistakes::Mistake;
@@ -34,7 +36,17 @@ const BLOCKS: [&str; 5] = ["repeat", "client", "parallel", "pipeline", "random"]
 
 /// What is wrong with this text; nothing where it is something else than people usually get wrong.
 pub fn scan(text: &str) -> Vec<Broken> {
-    let mut scan = Scan { text, at: 0, broken: Vec::new(), open: Vec::new(), blockless: None, first: true };
+    let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+    let mut scan = Scan {
+        text,
+        at: 0,
+        broken: Vec::new(),
+        ends,
+        said: BTreeSet::new(),
+        open: Vec::new(),
+        blockless: None,
+        first: true,
+    };
     while scan.at < text.len() {
         scan.token();
     }
@@ -49,6 +61,10 @@ struct Scan<'a> {
     text: &'a str,
     at: usize,
     broken: Vec<Broken>,
+    /// Where lines end.
+    ends: Vec<usize>,
+    /// Lines with a mistake from which the next ones may follow.
+    said: BTreeSet<usize>,
     /// Where the blocks that are open began.
     open: Vec<usize>,
     /// The last line that should have had a block and has none: its word, and the line's end.
@@ -66,13 +82,12 @@ impl Scan<'_> {
         let span = SourceSpan::new(at.into(), len);
         let mistake = Mistake { span, message, label: label.to_owned(), help: Some(help.to_owned()) };
         // One mistake a line is enough where the next ones may follow from it; from a word, nothing does.
-        let line = self.text[..at].matches('\n').count();
-        let same = |other: &Broken| {
-            !matches!(other.repair, Repair::Word(..))
-                && self.text[..other.mistake.span.offset()].matches('\n').count() == line
-        };
-        if !self.broken.iter().any(same) {
+        let line = self.ends.partition_point(|end| *end < at);
+        if !self.said.contains(&line) {
             self.broken.push(Broken { mistake, repair });
+            if !matches!(repair, Repair::Word(..)) {
+                self.said.insert(line);
+            }
         }
     }
 

@@ -90,6 +90,19 @@ fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
         let message = format!("`{name}` cannot happen to `{}`", operation_name(fault.op));
         return Some((message, format!("`{name}` is for {}", names.join(", "))));
     }
+    let partly = match fault.kind {
+        FaultKind::Crash { bytes: Some(bytes) } => Some(("crash", bytes)),
+        FaultKind::PowerLoss { bytes: Some(bytes), .. } => Some(("power-loss", bytes)),
+        _ => None,
+    };
+    // None is before it, whatever it is.
+    if let Some((name, bytes)) = partly.filter(|(_, bytes)| *bytes > 0 && fault.op != Op::Write) {
+        let message = format!(
+            "`{name}={bytes}` cannot happen to `{}`: only a write has bytes",
+            operation_name(fault.op)
+        );
+        return Some((message, format!("write `{name}` without a number, or aim at `write`")));
+    }
     if fault.aim.rate.is_some() && (fault.aim.nth != 1 || fault.aim.times != Some(1)) {
         let message = "a fault with `rate=` is not counted: each operation is struck with this probability";
         return Some((message.to_owned(), "remove `nth=` and `times=`, or the `rate=`".to_owned()));
@@ -166,6 +179,12 @@ mod tests {
         for (line, words) in [
             ("fault sync \"*\" short=5", "`short` cannot happen to `sync`; `short` is for `read`, `write`"),
             ("each fault sync \"*\" short=\"1 | 2\"", "`short` cannot happen to `sync`"),
+            (
+                "fault sync \"*.log\" power-loss=5",
+                "`power-loss=5` cannot happen to `sync`: only a write has bytes; write `power-loss` without a number",
+            ),
+            ("fault any \"*\" crash=5", "`crash=5` cannot happen to `any`"),
+            ("each fault rename \"*\" power-loss=\"1 | 2\"", "cannot happen to `rename`"),
             ("fault write \"*\" rate=0.5 times=3 error=EIO", "remove `nth=` and `times=`"),
             ("fault sync \"*\" at-byte=5 drop", "`at-byte=` cannot aim at `sync`"),
             ("each fault truncate \"*\" at-byte=\"5 | 6\" error=EIO", "`at-byte=` cannot aim at `truncate`"),
@@ -203,6 +222,7 @@ mod tests {
             "clock",
             "random steps=0 { weights produce=0; }",
             "crash\neach disk free=\"- | 0\"",
+            "fault sync \"*\" crash=0",
             "draw fault write \"*\" rate=\"0 | 5%\" lost",
         ] {
             assert!(parse("t.kdl", &format!("scenario \"t\" seeds=\"0..2\"\n{line}\n")).is_ok(), "{line}");
