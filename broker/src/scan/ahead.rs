@@ -176,7 +176,7 @@ impl<F: DiskFile> Look<'_, '_, F> {
     /// Goes from header to header behind a broken record.
     fn behind(&mut self, mut broken: Broken, mut at: u64) -> io::Result<Found> {
         let limit = self.window.limit();
-        let (mut first, mut ends_with_file) = (None, false);
+        let (mut first, mut ends_with_file, before) = (None, false, self.ahead.misplaced);
         // In the wrong place, if they are not in its value.
         let mut inside: Vec<Place> = Vec::new();
         while let Some((next, offset, len)) = self.window.next_header(at)? {
@@ -191,6 +191,8 @@ impl<F: DiskFile> Look<'_, '_, F> {
             at = next + 1;
             let place = (next, offset);
             if broken.may_end_before(place) && self.window.ends_at(broken, next)? {
+                // All that was found before lies in its value, which ends here.
+                self.ahead.misplaced = before;
                 return Ok(Found::Next(place));
             }
             let fits = broken.can_be_followed_by(place);
