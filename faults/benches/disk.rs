@@ -173,7 +173,8 @@ fn measure_images(operations: usize) -> io::Result<()> {
             });
         });
         println!(
-            "{profile:<10} {:>5} steps {count:>7} images: built {:>9.0}/s, and hashed {:>9.0}/s, and read whole {:>8.0}/s ({:.2} x built)",
+            "{profile:<10} {:>5} steps {count:>7} images: built {:>9.0}/s, and hashed {:>9.0}/s, \
+             and read whole {:>8.0}/s ({:.2} x built)",
             history.len(),
             per_second(count, built),
             per_second(count, hashed),

@@ -91,7 +91,8 @@ pub enum Kind {
     /// A write succeeds and never reaches the medium. The cache has it, as with [`Kind::Torn`].
     Lost,
     /// A write succeeds, and reaches the medium somewhere else: over what is there, without moving any length. The cache
-    /// has it in the right place.
+    /// has it in the right place. Where the medium has no byte of the file at that position, or it is where the write
+    /// belongs, nothing goes astray: the fault does not strike.
     Misdirected {
         /// The file it hits; its own where there is none.
         path: Option<String>,

@@ -266,9 +266,10 @@ fn sync(
 }
 
 impl Machine {
-    /// Whether what is pending on a file or a directory can be made durable.
+    /// Whether what a sync that begins now covers of a file or a directory can be made durable.
     pub(crate) fn can_keep(&self, ino: Ino) -> Result<(), Errno> {
-        if self.read_only && self.state.is_pending(ino) { Err(Errno::EROFS) } else { Ok(()) }
+        let covers = || self.state.is_pending_until(ino, self.covered_to(ino));
+        if self.read_only && covers() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     /// A writeback error is told to each descriptor once, by its next sync.

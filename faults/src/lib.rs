@@ -43,8 +43,8 @@
 //!
 //! | | names | length and data of one file |
 //! | --- | --- | --- |
-//! | [`Strict`](Profile::Strict) | each by itself: anything it was since it was durable | any length and, of each sector, any content it had |
-//! | [`Ordered`](Profile::Ordered) | a prefix of the operations, a rename whole or not at all | a length, and no sector older than that asks for |
+//! | [`Strict`](Profile::Strict) | each by itself: any since the durable one | any length and, of each sector, any content it had |
+//! | [`Ordered`](Profile::Ordered) | a prefix of the operations, renames whole | a length, and no sector older than that asks for |
 //! | [`Writeback`](Profile::Writeback) | as `Ordered` | as `Strict` |
 //! | [`Lying`](Profile::Lying) | as `Ordered`, without the last 3 syncs, or [`lies`](field@Config::lies) of them | likewise |
 //!
@@ -64,7 +64,8 @@
 //!   journal: syncing a directory commits it, and so does syncing a file that is new or whose length is pending, with
 //!   all names in it. Programs that need only this pass on ext4 and lose files elsewhere: test with `Strict`.
 //! - **A slow sync**, of a file and in a job ([`Disk::begin_job`]), covers what was there when the job was handed over and what the
-//!   job itself has written, and none of it before it has ended.
+//!   job itself has written, and none of it before it has ended. One that has begun before the file system turns read-only
+//!   has its answer already, and ends well; one that begins after that fails if it covers anything.
 //! - **A directory with two names**, which `Strict` can leave of a rename, keeps the first that a repair would meet.
 //!   Where a rename lost both, what it named is gone.
 //!

@@ -221,7 +221,13 @@ impl Machine {
             (Op::Read, Some(file)) => call.len.min(file.seen.len().saturating_sub(call.position)),
             _ => call.len,
         };
-        let state = &self.state;
+        // What lands behind the last byte on the medium is in no file, and what lands where it was meant to has not gone astray.
+        let strays = |path: Option<&str>, position: u64| {
+            let hit = path.map_or(call.ino, |path| find_file(&self.state, path));
+            let is_elsewhere = hit != call.ino || position != call.position;
+            let file = hit.and_then(|ino| self.state.file(ino));
+            is_elsewhere && file.is_some_and(|file| position < file.durable.len())
+        };
         let bites = |kind: &Kind| match kind {
             Kind::Short { bytes } => *bytes < len,
             Kind::Tear { bytes, .. } => *bytes == 0 || *bytes < len,
@@ -229,8 +235,7 @@ impl Machine {
             Kind::Lost | Kind::WritebackFailure { .. } => len > 0,
             Kind::BitRot { byte, xor } => *byte < len && *xor != 0,
             Kind::BadSector { byte } => *byte < len,
-            Kind::Misdirected { path: Some(path), .. } => len > 0 && find_file(state, path).is_some(),
-            Kind::Misdirected { path: None, position } => len > 0 && *position != call.position,
+            Kind::Misdirected { path, position } => len > 0 && strays(path.as_deref(), *position),
             _ => true,
         };
         let target = Target {

@@ -217,8 +217,8 @@ impl FileNode {
         let mut cache = self.durable.clone();
         let mut dropped = BTreeSet::new();
         for op in &self.log {
+            dropped.extend(op.pages(cache.len()));
             op.apply(&mut cache);
-            dropped.extend(op.pages());
         }
         dropped.split_off(&last.len.div_ceil(PAGE));
         // A cut is not data either: the zeros behind it are the file system's business.
@@ -227,18 +227,24 @@ impl FileNode {
             self.log.push(last);
         }
         for op in rest {
+            let pages = op.pages(cache.len()).collect();
             op.apply(&mut cache);
-            self.keep_after_a_drop(op, &mut dropped, &cache);
+            self.keep_after_a_drop(op, pages, &mut dropped, &cache);
         }
         self.differs.append(&mut dropped);
     }
 
     /// A change that came after those that were dropped is pending still, and brings back the pages that it touches as a whole.
-    fn keep_after_a_drop(&mut self, op: DataOp, dropped: &mut BTreeSet<u64>, cache: &Content) {
+    fn keep_after_a_drop(
+        &mut self,
+        op: DataOp,
+        pages: Vec<u64>,
+        dropped: &mut BTreeSet<u64>,
+        cache: &Content,
+    ) {
         if matches!(op.change, DataChange::SetLen) {
             dropped.split_off(&op.len.div_ceil(PAGE));
         }
-        let pages: Vec<u64> = op.pages().collect();
         let whole = pages.iter().any(|page| dropped.contains(page)).then(|| {
             let start = pages[0] * PAGE;
             let end = ((pages[pages.len() - 1] + 1) * PAGE).min(cache.len());
@@ -276,11 +282,12 @@ impl FileNode {
 }
 
 impl DataOp {
-    /// The pages that it makes dirty: of a cut, the one that it goes through.
-    fn pages(&self) -> impl Iterator<Item = u64> + use<> {
+    /// The pages that it makes dirty in a file that was so long: of a cut, the one that it goes through. A file that only grows
+    /// longer, as under a lost write that extends it, has no byte changed.
+    fn pages(&self, before: u64) -> impl Iterator<Item = u64> + use<> {
         let (position, len) = match &self.change {
             DataChange::Write { position, data } => (*position, data.len() as u64),
-            DataChange::SetLen => (self.len, u64::from(!self.len.is_multiple_of(PAGE))),
+            DataChange::SetLen => (self.len, u64::from(self.len < before && !self.len.is_multiple_of(PAGE))),
         };
         pieces(position, len, PAGE).map(|(page, ..)| page)
     }

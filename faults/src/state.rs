@@ -370,10 +370,10 @@ impl State {
         }
     }
 
-    /// Whether anything of a file or a directory is not on the medium yet.
-    pub(crate) fn is_pending(&self, ino: Ino) -> bool {
+    /// Whether anything of a file, asked for by then, is not on the medium yet; or anything of a directory.
+    pub(crate) fn is_pending_until(&self, ino: Ino, upto: Seq) -> bool {
         match self.file(ino) {
-            Some(file) => file.young || !file.log.is_empty(),
+            Some(file) => file.young || file.log.first().is_some_and(|op| op.seq <= upto),
             None => self.dirty_dirs.contains(&ino),
         }
     }

@@ -292,6 +292,28 @@ fn a_misdirected_write_hits_another_place_and_moves_no_length() {
     assert_eq!(disk.seen("/b").unwrap(), b"bbne");
 }
 
+/// What is not on the medium cannot be hit, and what lands in its own place has not gone astray.
+#[test]
+fn a_write_that_would_hit_nothing_is_not_misdirected() {
+    let (disk, process, file) = disk_with(b"aaaa");
+    let other = process.open("/b", Open::Create).unwrap();
+    other.write_at(b"bbbb", 0).unwrap();
+    for (path, position) in [(Some("/b"), 0), (Some("/c"), 0), (Some("/a.log"), 0), (None, 0), (None, 4)] {
+        let path = path.map(str::to_owned);
+        let fault = disk.aim(write_fault(Kind::Misdirected { path, position })).unwrap();
+        file.write_at(b"new", 0).unwrap();
+        assert_eq!(disk.fault(fault).unwrap().1, 0, "{position}");
+        disk.disarm_all();
+    }
+    other.sync_data().unwrap();
+    process.sync_dir("/").unwrap();
+    let stray = Kind::Misdirected { path: Some("/b".to_owned()), position: 3 };
+    let fault = disk.aim(write_fault(stray)).unwrap();
+    file.write_at(b"new", 0).unwrap();
+    assert_eq!(disk.fault(fault).unwrap().1, 1, "what is synced is hit");
+    assert_eq!(disk.durable("/b").unwrap(), b"bbbn");
+}
+
 #[test]
 fn bits_rot_at_rest() {
     let (disk, _process, file) = disk_with(b"abc");

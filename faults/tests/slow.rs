@@ -192,3 +192,51 @@ fn a_cut_after_a_slow_sync_that_fails_brings_back_the_page_that_it_goes_through(
     file.sync_data().unwrap();
     assert_eq!(durable(&disk), b"on");
 }
+
+/// Nor does one that makes the file longer: no byte of the page is changed by that.
+#[test]
+fn a_lost_write_after_a_slow_sync_that_fails_does_not_bring_back_the_page_that_it_begins_in() {
+    let (disk, _process, file) = disk();
+    disk.aim(Fault::error(Op::Sync, "*", Errno::EIO)).unwrap();
+    file.write_at(b"one", 0).unwrap();
+    let handed_over = disk.moment();
+    disk.aim(Fault::new(Op::Write, "*", Kind::Lost)).unwrap();
+    file.write_at(b"two", 3).unwrap();
+    let job = disk.begin_job(handed_over);
+    file.sync_data().unwrap_err();
+    assert!(job.end().is_none());
+    file.sync_data().unwrap();
+    assert_eq!(durable(&disk), [0; 6]);
+}
+
+/// A sync that has nothing to keep can end well where nothing can be written any more, also while more has come since.
+#[test]
+fn a_sync_on_a_read_only_file_system_fails_for_what_it_covers_and_not_for_what_has_come_since() {
+    for covers in [false, true] {
+        let (disk, _process, file) = disk();
+        if covers {
+            file.write_at(b"one", 0).unwrap();
+        }
+        let handed_over = disk.moment();
+        file.write_at(b"two", 3).unwrap();
+        disk.set_read_only(true);
+        let job = disk.begin_job(handed_over);
+        assert_eq!(file.sync_data().is_err(), covers);
+        assert!(job.end().is_none());
+        assert_eq!(durable(&disk), b"");
+    }
+}
+
+/// Its device has taken what it covers before: it waits for the answer.
+#[test]
+fn a_sync_under_way_when_the_file_system_turns_read_only_ends_well() {
+    let (disk, _process, file) = disk();
+    stall(&disk);
+    file.write_at(b"one", 0).unwrap();
+    let job = disk.begin_job(disk.moment());
+    file.sync_data().unwrap();
+    let sync = job.end().unwrap();
+    disk.set_read_only(true);
+    disk.finish(sync);
+    assert_eq!(durable(&disk), b"one");
+}
