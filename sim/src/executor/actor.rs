@@ -119,7 +119,7 @@ impl Actor {
                 super::raw::step(self, node).await;
             }
             Step::Fault(fault) => match self.stage.aim(id, &node.text, fault) {
-                Ok(()) => self.say(id, "armed"),
+                Ok(said) => self.say(id, said),
                 Err(why) => self.impossible(id, why),
             },
             Step::Calm => {

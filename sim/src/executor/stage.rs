@@ -245,14 +245,14 @@ impl Stage {
         }
     }
 
-    /// Arms a fault.
-    pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<(), String> {
+    /// Arms a fault, unless what it is to hit is not there, and need not be. Gives which of the two it was.
+    pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<String, String> {
         let now = Duration::from_millis(self.recorder.now());
         let mut fault = fault.clone();
         if let Some(into) = &mut fault.into {
             match surgery::resolve(&self.host.image(), into) {
                 Ok(file) => *into = file,
-                Err(_) if fault.may_miss => return Ok(()),
+                Err(why) if fault.may_miss => return Ok(format!("not armed: {why}")),
                 Err(why) => return Err(why),
             }
         }
@@ -267,12 +267,16 @@ impl Stage {
             s::FaultKind::Unreadable { .. } => self.unreadable.set(true),
             _ => {}
         }
-        let known = Armed { words: text.to_string(), silent, into: fault.into.map(Into::into) };
+        let stray = match fault.kind {
+            s::FaultKind::Misdirect { by } => Some((fault.into.map(Into::into), by)),
+            _ => None,
+        };
+        let known = Armed { words: text.to_string(), silent, stray };
         self.known.lock().unwrap_or_else(|e| e.into_inner()).insert(id, known);
         let on_reads = matches!(fault.op, s::Op::Any | s::Op::Read | s::Op::Open | s::Op::List);
         let may_miss = fault.may_miss || fault.aim.rate.is_some();
         self.aimed.borrow_mut().push(Aimed { step, text: text.clone(), id, may_miss, on_reads });
-        Ok(())
+        Ok("armed".to_owned())
     }
 
     /// The system gives up its page cache. What is changed by that is a step of the disk's history.

@@ -135,7 +135,7 @@ pub(super) fn start<'a>(
         Found {
             failing: false,
             clean: report.clean,
-            noted: history.as_ref().is_some_and(notes_the_run),
+            noted: history.as_ref().is_some_and(names_the_run),
             said,
             look,
             left: disk.snapshot().hash(),
@@ -147,7 +147,7 @@ pub(super) fn start<'a>(
 }
 
 /// Whether the note that says which run it is has taken its name.
-fn notes_the_run(history: &History) -> bool {
+fn names_the_run(history: &History) -> bool {
     let is_note = |path: &str| paths::is_note_of_the_run_in_the_making(relative(path));
     history.steps().iter().any(|step| step.op == faults::Op::Rename && is_note(&step.path))
 }

@@ -227,6 +227,7 @@ fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Op
             op: event.op,
             path: observe::relative(event.path).into(),
             to: None,
+            hit: None,
             position: event.position,
             len: event.len,
             result: Ok(0),

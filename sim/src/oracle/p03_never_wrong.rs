@@ -3,7 +3,7 @@
 //! A read also teaches: a record of which nobody knew whether it was stored is known to be there once it was read.
 
 use super::look::{name, show};
-use super::model::{Content, Fate, Model, Partition, RecordId, Slot};
+use super::model::{Content, Fate, Model, Produced, RecordId, Slot};
 use super::{Findings, Promise, p07_time, p10_routed};
 use crate::trace::{Millis, Seen, Sent};
 
@@ -41,7 +41,7 @@ pub(super) fn read(
             }
         }
         _ if known.harm.is_planted(seen.offset, &content) => {}
-        Some(slot) if !slot.at_risk && has_strayed(model, known, &content) => {}
+        Some(slot) if !slot.at_risk && has_strayed(model, (topic, partition), seen.offset, &content) => {}
         Some(slot) if !slot.at_risk => {
             let (key, value) = model.content(slot.id);
             let expected = show(key.as_deref(), &value);
@@ -79,9 +79,9 @@ fn learn(
         fill(f, model, topic, (partition, seen), id, now);
         return;
     }
-    let here = model.partition(topic, partition);
-    if here.is_some_and(|known| has_strayed(model, known, &content)) {
-        return replaced(model, topic, partition, seen.offset);
+    // It is in the place of one record, and has taken nothing of those behind it.
+    if has_strayed(model, (topic, partition), seen.offset, &content) {
+        return;
     }
     let Misplaced { promise, kind, expected, id } = misplaced(model, topic, &content);
     // A device that lies about syncs can bring back what was cut off or deleted: bytes that somebody sent here once.
@@ -127,9 +127,24 @@ fn replaced(model: &mut Model, topic: &str, partition: u32, offset: u64) {
     old.into_iter().flatten().for_each(|old| model.set_fate(old, Fate::Lost));
 }
 
-/// Whether this may be a record of another log that a stray write has put here.
-fn has_strayed(model: &Model, known: &Partition, content: &Content) -> bool {
-    known.harm.is_strayed_into() && model.produced.values().any(|call| has(&call.records, content))
+/// Whether this may be a record of another log that a stray write has put here. Where a record goes, its offset goes with it: it was
+/// that of its own log too, unless nobody knows where it was to lie, or it is not there any more.
+fn has_strayed(model: &Model, (topic, partition): (&str, u32), offset: u64, content: &Content) -> bool {
+    let here = model.partition(topic, partition);
+    if !here.is_some_and(|known| known.harm.is_strayed_into()) {
+        return false;
+    }
+    let came_from = |call: &Produced, fate: Fate| {
+        let is_here = |p: u32| *call.topic == *topic && p == partition;
+        match fate {
+            Fate::Found(p, o) | Fate::Acknowledged(p, o) => o == offset && !is_here(p),
+            Fate::Open | Fate::Refused | Fate::Lost => !call.partition.is_some_and(is_here),
+        }
+    };
+    model.produced.values().any(|call| {
+        let mut records = call.records.iter().zip(&call.fates);
+        records.any(|(sent, fate)| sent.key == content.0 && sent.value == content.1 && came_from(call, *fate))
+    })
 }
 
 /// Why bytes must not be where they are: the promise, and the record that they are of, if they are of one.

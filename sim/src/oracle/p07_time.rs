@@ -7,8 +7,8 @@ use super::{Findings, Promise};
 use crate::trace::{Millis, Seen};
 
 /// The times that a look asked about, against the records that the same look has read.
-pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &PartitionLook) {
-    if look.disturbed || !look.ranged {
+pub(super) fn look(f: &mut Findings, model: &Model, topic: &str, partition: u32, look: &PartitionLook) {
+    if look.disturbed || !look.ranged || holds_a_stray(model, topic, partition, look) {
         return;
     }
     for (t, answer) in &look.times {
@@ -43,6 +43,19 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
             return;
         }
     }
+}
+
+/// Whether one of the records is of another log, put there by a stray write: its time is that of its own log, and no index of this
+/// one knows of it.
+fn holds_a_stray(model: &Model, topic: &str, partition: u32, look: &PartitionLook) -> bool {
+    let Some(known) = model.partition(topic, partition).filter(|known| known.harm.is_strayed_into()) else {
+        return false;
+    };
+    let is_own = |seen: &Seen| {
+        let slot = known.slots.get(&seen.offset);
+        slot.is_some_and(|slot| model.has_content(slot.id, seen.key.as_ref(), &seen.value))
+    };
+    !look.records.values().all(is_own)
 }
 
 /// The time of a record that is read for the first time.

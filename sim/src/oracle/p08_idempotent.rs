@@ -59,7 +59,7 @@ pub(super) fn again(f: &mut Findings, model: &Model, how: Again, once: &Image, o
 /// is to be done, and takes the word away.
 fn is_left_to_do(model: &Model, path: &str) -> bool {
     let known = InPartition::of(path).and_then(|of| model.partition(of.topic, of.partition));
-    paths::is_mark_of_a_failed_sync(path) && known.is_some_and(|known| known.durable.has_failed())
+    paths::is_mark_of_a_failed_sync(path) && known.is_some_and(|known| known.durable.is_left_to_copy())
 }
 
 fn is_damaged(model: &Model, path: &str) -> bool {

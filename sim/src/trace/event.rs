@@ -17,8 +17,10 @@ pub struct DiskOp {
     pub op: faults::Op,
     /// The file or directory, relative to the data directory.
     pub path: Arc<str>,
-    /// The second path of a rename; the file that a misdirected write has hit, where that is another one.
+    /// The second path of a rename.
     pub to: Option<Arc<str>>,
+    /// Where a misdirected write has landed: the file, and the byte position in it.
+    pub hit: Option<(Arc<str>, u64)>,
     /// Byte position; 0 where it has none.
     pub position: u64,
     /// Bytes asked for; the new length of a `set_len`.
@@ -40,11 +42,14 @@ pub struct DiskOp {
 /// By the names of operations and errors, and without what was never so, so that one more of them changes no other run's hash.
 impl Hash for DiskOp {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let Self { op, path, to, position, len, result, fault, lies, rots, drops, stalled_ms } = self;
+        let Self { op, path, to, hit, position, len, result, fault, lies, rots, drops, stalled_ms } = self;
         (op.name(), path, to, position, len).hash(hasher);
         (result.map_err(|errno| errno.to_string()), fault, lies, rots, stalled_ms).hash(hasher);
         if *drops {
             "drops".hash(hasher);
+        }
+        if let Some(hit) = hit {
+            ("hits", hit).hash(hasher);
         }
     }
 }

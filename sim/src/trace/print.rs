@@ -188,6 +188,7 @@ fn disk(op: &DiskOp) -> String {
         _ => String::new(),
     };
     let to = op.to.as_ref().map_or(String::new(), |to| format!(" to {to}"));
+    let hit = op.hit.as_ref().map_or(String::new(), |(path, at)| format!(", which hits {path} at {at}"));
     let result = match &op.result {
         Ok(n) if matches!(op.op, Op::Read | Op::Write) && *n != op.len => format!(" = {n}"),
         Ok(_) => String::new(),
@@ -196,7 +197,7 @@ fn disk(op: &DiskOp) -> String {
     let fault = op.fault.as_ref().map_or(String::new(), |fault| format!("  <- {fault}"));
     // The data directory itself has no path below it.
     let path = if op.path.is_empty() { "." } else { &op.path };
-    format!("{} {path}{to}{place}{result}{fault}", op.op)
+    format!("{} {path}{to}{place}{hit}{result}{fault}", op.op)
 }
 
 /// `1 file`, `2 files`.

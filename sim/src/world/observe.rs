@@ -18,8 +18,8 @@ pub struct Armed {
     pub words: String,
     /// What it keeps silent about.
     pub silent: Silent,
-    /// The file that a write lands in, in the place of its own.
-    pub into: Option<Arc<str>>,
+    /// Where a write lands, in the place of its own: the file, where it is another one, and the byte position.
+    pub stray: Option<(Option<Arc<str>>, u64)>,
 }
 
 /// What a disk with some fault does not say.
@@ -78,8 +78,8 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
             let known = known.lock().unwrap_or_else(|e| e.into_inner());
             known.get(&id).cloned()
         });
-        let (fault, silent, into) = match fault {
-            Some(Armed { words, silent, into }) => (Some(words), silent, into),
+        let (fault, silent, stray) = match fault {
+            Some(Armed { words, silent, stray }) => (Some(words), silent, stray),
             None => (None, Silent::Not, None),
         };
         recorder.recorded(event.recorded);
@@ -90,7 +90,10 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
         recorder.add(Event::Disk(DiskOp {
             op: event.op,
             path: name(event.path),
-            to: event.to.map(&mut name).or(into),
+            to: event.to.map(&mut name),
+            hit: stray
+                .filter(|_| event.result.is_ok())
+                .map(|(file, at)| (file.unwrap_or_else(|| name(event.path)), at)),
             position: event.position,
             len: event.len,
             result: event.result,

@@ -11,6 +11,22 @@ pub struct Durable {
     newest_base: u64,
     /// The trace's entry of the last sync that has failed.
     sync_failed_at: Option<usize>,
+    /// What has become of the copy that this asks for.
+    copy: Copying,
+}
+
+/// What a sync that failed leaves to do: a start copies the log, and takes away the mark that says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Copying {
+    /// There is nothing to copy.
+    #[default]
+    NotDue,
+    /// No start has done it.
+    Due,
+    /// The start under way has: whether it comes to its end is open.
+    Made,
+    /// One that came to its end has.
+    Done,
 }
 
 impl Durable {
@@ -52,6 +68,34 @@ impl Durable {
     /// A sync has failed, at this entry of the trace.
     pub fn sync_failed(&mut self, entry: usize) {
         self.sync_failed_at = Some(entry);
+        self.copy = Copying::Due;
+    }
+
+    /// A start has taken away the mark of a sync that failed.
+    pub fn copied(&mut self) {
+        if self.copy == Copying::Due {
+            self.copy = Copying::Made;
+        }
+    }
+
+    /// A start begins: what the one before it has copied, it finds in order.
+    pub fn start_begins(&mut self) {
+        self.copy = match self.copy {
+            Copying::Due | Copying::Made => Copying::Due,
+            Copying::NotDue | Copying::Done => Copying::NotDue,
+        };
+    }
+
+    /// A start has come to its end.
+    pub fn started(&mut self) {
+        if self.copy == Copying::Made {
+            self.copy = Copying::Done;
+        }
+    }
+
+    /// Whether a sync has failed, and no start before this one has copied the log since.
+    pub fn is_left_to_copy(&self) -> bool {
+        self.copy != Copying::NotDue
     }
 
     /// Whether a sync ever has.

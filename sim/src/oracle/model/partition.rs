@@ -81,6 +81,7 @@ impl Partition {
     pub fn start_begins(&mut self) {
         self.failures.forget();
         self.indexes.forget_failures();
+        self.durable.start_begins();
     }
 
     /// The disk has lied about its log.

@@ -71,7 +71,7 @@ fn an_index_that_is_missing_is_built_whole() {
     assert_eq!(story(&[INDEX], &tried(Errno::EIO), &RIGHT[..1]), NONE);
 }
 
-/// The broker comes up with another index interval: the segment that is written to has that one, and one that is closed may have kept
+/// The broker comes up with another index interval: the segment that is written to has that one, and one that is closed may have
 /// its own.
 #[test]
 fn an_index_has_the_interval_of_a_broker_that_wrote_it() {

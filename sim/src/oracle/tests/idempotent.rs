@@ -1,7 +1,9 @@
 //! P8: a second recovery changes nothing, of what a person has damaged neither.
 
-use super::{CrashKind, Event, Mode, Moment, Story, image, records};
-use crate::trace::Again;
+use faults::Op;
+
+use super::{CrashKind, Event, Mode, Moment, Story, image, op, records};
+use crate::trace::{Again, Image, ImageFile};
 
 #[test]
 fn damage_is_recovered_to_the_same_twice() {
@@ -36,4 +38,34 @@ fn what_one_recovery_has_left_the_next_one_does_not_refuse() {
             assert_eq!(story.broken().len(), broken, "{how:?}");
         }
     }
+}
+
+/// One recovery leaves word of a sync that has failed, and the next one does what is to be done, until a start has done it.
+#[test]
+fn the_mark_of_a_failed_sync_is_left_to_the_next_recovery_until_a_start_has_copied_the_log() {
+    let mark = format!("{}.unsynced", super::log(0));
+    let story = |copies: bool, comes_up: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        story.fails(Op::Sync);
+        story.crash(CrashKind::Process);
+        story.starts();
+        if copies {
+            story.add(Event::Disk(op(Op::Remove, &mark, Ok(0))));
+        }
+        if comes_up {
+            story.started(&[]);
+        }
+        story.crash(CrashKind::Process);
+        story.starts();
+        let log = ImageFile { path: super::log(0).into(), bytes: records(0, "a").into() };
+        let left = ImageFile { path: mark.as_str().into(), bytes: [0][..].into() };
+        let once = std::sync::Arc::new(Image(vec![log, left]));
+        let other = Ok(image(&[(0, &records(0, "a"))]));
+        story.add(Event::Again { how: Again::Twice, once, other });
+        story.broken()
+    };
+    assert_eq!(story(false, true), [""; 0]);
+    assert_eq!(story(true, false), [""; 0]);
+    assert_eq!(story(true, true), ["second recovery"]);
 }

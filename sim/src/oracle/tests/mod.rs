@@ -12,6 +12,7 @@ mod refused_absent;
 mod retained;
 mod routed;
 mod stops;
+mod strays;
 mod time;
 mod topics;
 mod whole_records;
@@ -351,6 +352,7 @@ fn op(op: Op, path: &str, result: Result<u64, Errno>) -> DiskOp {
         op,
         path: path.into(),
         to: None,
+        hit: None,
         position: 0,
         len: result.unwrap_or(0),
         result,

@@ -1,7 +1,5 @@
 //! What the disk does, and fails to do.
 
-use std::sync::Arc;
-
 use faults::{Errno, Op};
 
 use super::Walk;
@@ -18,23 +16,19 @@ fn tells(op: &DiskOp) -> bool {
     let of_a_mark = match op.op {
         Op::Open => paths::is_log(&op.path),
         Op::Remove if paths::is_note_of_the_run(&op.path) => true,
-        Op::Rename if notes_the_run(op) || notes_a_clean_stop(op) => true,
+        Op::Remove if paths::is_mark_of_a_failed_sync(&op.path) => true,
+        Op::Rename if notes(op, paths::is_note_of_the_run) => true,
+        Op::Rename if notes(op, paths::is_mark_of_a_clean_stop) => true,
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
         _ => false,
     };
     op.fault.is_some() || op.lies || op.rots || op.drops || op.result.is_err() || of_a_mark
 }
 
-/// Whether the broker has noted which run it is: the note takes its name once all of it is written.
-fn notes_the_run(op: &DiskOp) -> bool {
-    let takes_the_name = |to: &Arc<str>| paths::is_note_of_the_run(to);
-    op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
-}
-
-/// Whether the broker has noted that it stops cleanly. Whether that lasts, and the stop comes to its end, is another matter.
-fn notes_a_clean_stop(op: &DiskOp) -> bool {
-    let takes_the_name = |to: &Arc<str>| paths::is_mark_of_a_clean_stop(to);
-    op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(takes_the_name)
+/// Whether the broker has noted something in a file of this name, which it takes once all of it is written. Whether that lasts is
+/// another matter.
+fn notes(op: &DiskOp, is_name: impl Fn(&str) -> bool) -> bool {
+    op.op == Op::Rename && op.result.is_ok() && op.to.as_ref().is_some_and(|to| is_name(to))
 }
 
 /// An error, and what it may leave behind.
@@ -178,12 +172,18 @@ impl Walk {
         if op.op == Op::Remove && paths::is_note_of_the_run(&op.path) {
             (self.model.notes_lost, self.model.noted) = (true, false);
         }
-        self.model.noted |= notes_the_run(op);
-        self.model.marked |= notes_a_clean_stop(op);
+        self.model.noted |= notes(op, paths::is_note_of_the_run);
+        self.model.marked |= notes(op, paths::is_mark_of_a_clean_stop);
+        if let (Op::Remove, Ok(_), Some(of)) = (op.op, op.result, path)
+            && paths::is_mark_of_a_failed_sync(&op.path)
+        {
+            let known = self.model.partition_mut(of.topic, of.partition);
+            known.into_iter().for_each(|known| known.durable.copied());
+        }
         if op.lies {
             self.lied(&op.path);
             // A write that went elsewhere has hit somebody else's bytes.
-            op.to.iter().for_each(|hit| self.strayed_into(hit));
+            op.hit.iter().for_each(|(hit, _)| self.strayed_into(&op.path, hit));
         }
         if op.rots {
             self.rotted(op);
@@ -269,10 +269,13 @@ impl Walk {
         }
     }
 
-    /// A write that was meant for another file has landed in this one.
-    fn strayed_into(&mut self, path: &str) {
+    /// A write that was meant for another file has landed in this one. Only what was meant for the log of another partition can be
+    /// taken for a record of this one that it never had.
+    fn strayed_into(&mut self, meant_for: &str, path: &str) {
         self.lied(path);
-        if let Some(of) = InPartition::of(path).filter(|of| of.is_log())
+        let log_of = |path| InPartition::of(path).filter(|of: &InPartition<'_>| of.is_log());
+        if let (Some(from), Some(of)) = (log_of(meant_for), log_of(path))
+            && (from.topic, from.partition) != (of.topic, of.partition)
             && let Some(known) = self.model.partition_mut(of.topic, of.partition)
         {
             known.harm.strayed_into();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Walk;
-use crate::oracle::decode::{self, Piece};
+use crate::oracle::decode::{self, Piece, Stored};
 use crate::oracle::model::{Content, Partition};
 use crate::oracle::p06_derived::{self, Complete};
 use crate::oracle::paths::{is_log, is_of_the_session, settings_of};
@@ -124,21 +124,34 @@ fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
     good
 }
 
-/// All records of a partition's logs with a right checksum that lie where no record of their offset can: a start may find them
-/// contradicting the others.
-fn out_of_order(image: &Image, topic: &str, partition: u32) -> BTreeSet<(u64, Content)> {
-    let mut found = BTreeSet::new();
-    for segment in decode::segments(image, topic, partition) {
+/// The records that the scenario's hand has written into a partition's logs, by offset: those in their places, and those that lie
+/// where no record of their offset can, by which a start may find them contradicting the others. Of each, a byte is no longer what
+/// it was. What lay there before was written by nobody else than the broker, also where it can be seen only now, in the value of a
+/// record that was broken.
+fn written(before: &Image, after: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
+    let (mut misplaced, mut good) = (BTreeMap::new(), BTreeMap::new());
+    for segment in decode::segments(after, topic, partition) {
+        let old = before.get(&format!("{}.log", segment.stem));
+        let is_new = |r: &Stored<'_>| {
+            let [from, to] =
+                [r.position, r.position + r.len].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+            old.is_none_or(|old| old.get(from..to) != segment.log.get(from..to))
+        };
+        let content = |r: &Stored<'_>| (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
         for piece in decode::log(segment.log, segment.base) {
-            let Piece::Bad { position, len } = piece else { continue };
-            let bytes = (position..position + len).filter_map(|at| usize::try_from(at).ok());
-            for r in bytes.filter_map(|at| decode::record_at(segment.log, at)) {
-                found
-                    .insert((r.offset, (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value))));
+            match piece {
+                Piece::Record(r) if is_new(&r) => _ = good.entry(r.offset).or_insert_with(|| content(&r)),
+                Piece::Record(_) => {}
+                Piece::Bad { position, len } => {
+                    let bytes = (position..position + len).filter_map(|at| usize::try_from(at).ok());
+                    let records = bytes.filter_map(|at| decode::record_at(segment.log, at)).filter(is_new);
+                    misplaced.extend(records.map(|r| (r.offset, content(&r))));
+                }
             }
         }
     }
-    found
+    misplaced.extend(good);
+    misplaced
 }
 
 fn touched(
@@ -172,14 +185,39 @@ fn touched(
         if !new.keys().any(|path| is_log(path)) {
             partition.harm.orphaned();
         }
-        let misplaced = out_of_order(after, topic, number);
-        let misplaced = &misplaced - &out_of_order(before, topic, number);
+        let mut planted = written(before, after, topic, number);
         let (old, new) = (good(before, topic, number), good(after, topic, number));
-        let is_damaged = |offset| old.get(&offset) != new.get(&offset);
-        let was_there = |offset: &u64, content: &Content| old.get(offset) == Some(content);
-        let misplaced = misplaced.into_iter().filter(|(offset, content)| !was_there(offset, content));
-        let planted = new.iter().filter(|(offset, _)| is_damaged(**offset));
-        let planted = planted.map(|(offset, content)| (*offset, content.clone()));
-        partition.touched(is_damaged, misplaced.chain(planted).collect());
+        planted.retain(|offset, content| old.get(offset) != Some(content));
+        partition.touched(|offset| old.get(&offset) != new.get(&offset), planted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::ImageFile;
+
+    const LOG: &str = "orders/0/00000000000000000000.log";
+
+    fn image(log: &[u8]) -> Image {
+        Image(vec![ImageFile { path: LOG.into(), bytes: log.into() }])
+    }
+
+    /// What a broken record lets through of the records in its value, the broker has written: they are not planted, whether their
+    /// offset is one that can be there or not.
+    #[test]
+    fn what_a_hand_has_written_is_planted_and_what_it_only_uncovers_is_not() {
+        let records = |offset, value: &[u8]| decode::record(offset, 5, None, value);
+        for embedded in [2, 7] {
+            let inner = records(embedded, b"inner");
+            let log = [records(0, b"zero"), records(1, &inner), records(2, b"two")].concat();
+            let outer = records(0, b"zero").len();
+            let mut broken = log.clone();
+            broken[outer + 20] ^= 1;
+            assert!(written(&image(&log), &image(&broken), "orders", 0).is_empty(), "{embedded}");
+            broken[outer..outer + inner.len()].copy_from_slice(&inner);
+            let planted = written(&image(&log), &image(&broken), "orders", 0);
+            assert_eq!(planted.into_keys().collect::<Vec<_>>(), [embedded]);
+        }
     }
 }

@@ -30,6 +30,7 @@ impl Walk {
             self.recovered(said, may_fence);
             if let Some(known) = self.model.partition_mut(&said.topic, said.partition) {
                 known.start = said.start;
+                known.durable.started();
                 known.last_seen.named(said.damage.iter().map(|(_, _, _, from, to)| (*from, *to)));
             }
         }
