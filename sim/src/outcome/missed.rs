@@ -69,8 +69,20 @@ fn unmet(fault: &Fault, matching: &[(Duration, &DiskOp)]) -> Vec<String> {
     unmet.extend(word("after=").filter(|_| !matching.iter().any(|(at, _)| is_late(*at))));
     // Which operation belongs to which phase, the trace does not say.
     unmet.extend(word("during="));
+    // Which bytes of a read there are, its result says.
+    let reads = |byte: u64| matching.iter().any(|(_, op)| op.result.is_ok_and(|read| byte < read));
+    match fault.kind {
+        FaultKind::Flip { bit } => unmet.extend(word("flip=").filter(|_| !reads(bit / 8))),
+        FaultKind::Unreadable { byte } => unmet.extend(word("unreadable=").filter(|_| !reads(byte))),
+        _ => {}
+    }
     let length = word("tear=").or(word("torn=")).or(word("short="));
     unmet.extend(length.filter(|_| !matching.iter().any(|(_, op)| long(op))));
+    // A write goes astray only into bytes that are on the disk, and not into its own place. What the disk has, no entry says.
+    let is_free = |op: &DiskOp| op.fault.is_none() && op.result.is_ok();
+    if unmet.is_empty() && matching.iter().any(|(_, op)| is_free(op)) {
+        unmet.extend(word("misdirect=").into_iter().chain(word("into=")));
+    }
     unmet
 }
 
@@ -107,6 +119,19 @@ mod tests {
             ("fault write \"*.log\" nth=3 at-byte=5000 full", "as `nth=3` and `at-byte=5000` say"),
             ("fault write \"*.log\" after=\"1h\" full", "and it was not as `after=\"1h\"` says"),
             ("fault write \"*.log\" during=roll full", "and it was not as `during=roll` says"),
+            (
+                "produce orders value=\"old\"\nfault read \"*.log\" flip=1000\nconsume orders",
+                "1 operation matched `read \"*.log\"`, and it was not as `flip=1000` says",
+            ),
+            (
+                "produce orders value=\"old\"\nfault read \"*.log\" unreadable=1000\nconsume orders",
+                "and it was not as `unreadable=1000` says",
+            ),
+            ("fault write \"*.log\" misdirect=500", "and it was not as `misdirect=500` says"),
+            (
+                "fault write \"*.log\" misdirect=0 into=\"nope/0/a.log\"",
+                "and it was not as `misdirect=0` and `into=\"nope/0/a.log\"` say",
+            ),
             ("fault write \"nope\" full", "what it was aimed at did not happen; aim it elsewhere"),
             ("fault rename \"*.log\" error=EIO", "what it was aimed at did not happen; aim it elsewhere"),
         ] {
