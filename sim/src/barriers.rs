@@ -76,6 +76,17 @@ pub struct Barrier {
     pub noticed: Vec<Noticed>,
 }
 
+/// A scenario that does not come to its end when a place does not sync. Nobody has looked at the rest of its seeds, or images.
+#[derive(Clone, Debug)]
+pub struct Hung {
+    /// The place.
+    pub place: SourceLine,
+    /// The scenario.
+    pub name: String,
+    /// What hangs, and for how long: its runs, or the recovery from which crash.
+    pub why: String,
+}
+
 /// What became of all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -83,9 +94,8 @@ pub struct Table {
     pub barriers: Vec<Barrier>,
     /// Scenarios that fail with every sync in place, and how: nothing can be said about barriers with them.
     pub broken: Vec<(String, String)>,
-    /// Explorations in which a recovery has not come to its end with a sync switched off: that place, the scenario, and the
-    /// crash. Nobody has looked at the rest of their images.
-    pub hung: Vec<(SourceLine, String, String)>,
+    /// Runs and recoveries that have not come to their end with a sync switched off.
+    pub hung: Vec<Hung>,
     /// Calls in the source that no scenario reaches.
     pub unreached: Vec<SourceLine>,
 }
@@ -123,13 +133,13 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
     }
     let places: Vec<(SourceLine, Vec<&Reached<'_>>)> = places.into_iter().collect();
     let tried = on_all(effort.threads, &places, |(place, reached)| {
-        let (noticed, hung) = notice(place, reached, effort);
+        let Tried { noticed, hung } = without(place, reached, effort);
         let barrier = Barrier { place: place.clone(), reached: reached.len(), noticed };
         each(&barrier);
         (barrier, hung)
     });
     for (barrier, hung) in tried {
-        table.hung.extend(hung.into_iter().map(|(name, crash)| (barrier.place.clone(), name, crash)));
+        table.hung.extend(hung);
         table.barriers.push(barrier);
     }
     let known: BTreeSet<&SourceLine> = places.iter().map(|(place, _)| place).collect();
@@ -140,10 +150,7 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
 /// Where a subject syncs, or how it fails already.
 fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
     let Some(ran) = run(&subject.scenario, &[], effort.patience) else {
-        return Err(format!(
-            "its runs have not come to their end after {} s for each seed",
-            effort.patience.as_secs()
-        ));
+        return Err(endless(effort));
     };
     if let Some(what) = ran.failed.as_ref().and_then(failure) {
         return Err(what);
@@ -159,6 +166,11 @@ fn reach(subject: &Subject, effort: Effort) -> Result<Reached<'_>, String> {
         exploring = report.sites.into_iter().map(SourceLine::from).collect();
     }
     Ok(Reached { subject, running, exploring })
+}
+
+/// That a scenario hangs, in words.
+fn endless(effort: Effort) -> String {
+    format!("its runs have not come to their end after {} s for each seed", effort.patience.as_secs())
 }
 
 /// The crash points of a run; where a recovery does not come to its end, which.
@@ -180,43 +192,51 @@ fn run(scenario: &Scenario, off: &[SourceLine], patience: Duration) -> Option<Ra
     within(patience.saturating_mul(seeds), move || run_seeds_without(&scenario, &off)).ok().flatten()
 }
 
+/// What the scenarios that reach a place make of it when it does not sync.
+#[derive(Default)]
+struct Tried {
+    noticed: Vec<Noticed>,
+    hung: Vec<Hung>,
+}
+
 /// The scenarios that notice when a place does not sync: first the runs, which are cheap, then the crash points, those of small
-/// histories first, and crashes inside recovery last. Beside them, those of which a recovery hangs, and where: that is no noticing.
-fn notice(
-    place: &SourceLine,
-    reached: &[&Reached<'_>],
-    effort: Effort,
-) -> (Vec<Noticed>, Vec<(String, String)>) {
-    let (mut noticed, mut hung): (Vec<Noticed>, Vec<(String, String)>) = Default::default();
+/// histories first, and crashes inside recovery last. Beside them, those that hang, which is no noticing.
+fn without(place: &SourceLine, reached: &[&Reached<'_>], effort: Effort) -> Tried {
+    let mut tried = Tried::default();
     for found in reached.iter().filter(|found| found.running.contains(place)) {
-        let ran = run(&found.subject.scenario, std::slice::from_ref(place), effort.patience);
-        if let Some(what) = ran.and_then(|ran| ran.failed).as_ref().and_then(missed) {
-            noticed.push(Noticed { name: found.subject.name.clone(), explored: false, what });
+        let name = &found.subject.name;
+        match run(&found.subject.scenario, std::slice::from_ref(place), effort.patience) {
+            Some(ran) => tried.noticed.extend(ran.failed.as_ref().and_then(missed).map(|what| Noticed {
+                name: name.clone(),
+                explored: false,
+                what,
+            })),
+            None => tried.hung.push(Hung { place: place.clone(), name: name.clone(), why: endless(effort) }),
         }
-        if !(noticed.is_empty() || effort.all) {
-            return (noticed, hung);
+        if !(tried.noticed.is_empty() || effort.all) {
+            return tried;
         }
     }
     for (bounds, found) in tries(place, reached, effort) {
         let Some(run) = &found.subject.run else { continue };
         let name = &found.subject.name;
         // What hangs once hangs again, and takes a core.
-        if hung.iter().any(|(known, _)| known == name) {
+        if tried.hung.iter().any(|hung| hung.name == *name) {
             continue;
         }
         match visited(&run.without(place), bounds, effort.patience) {
-            Ok(report) => noticed.extend(broken(&report).map(|what| Noticed {
+            Ok(report) => tried.noticed.extend(broken(&report).map(|what| Noticed {
                 name: name.clone(),
                 explored: true,
                 what,
             })),
-            Err(why) => hung.push((name.clone(), why)),
+            Err(why) => tried.hung.push(Hung { place: place.clone(), name: name.clone(), why }),
         }
-        if !(noticed.is_empty() || effort.all) {
-            return (noticed, hung);
+        if !(tried.noticed.is_empty() || effort.all) {
+            return tried;
         }
     }
-    (noticed, hung)
+    tried
 }
 
 /// The explorations that may notice, in the order in which they are tried: those of scenarios that sync there as they run come

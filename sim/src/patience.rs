@@ -65,7 +65,7 @@ pub fn within<T: Send + 'static>(
 
 /// Runs it on a thread of its own, and asks this from time to time meanwhile: an answer ends the waiting, and is what comes
 /// of it. The thread then goes on, and ends with the process.
-pub fn unless<T: Send + 'static, A>(
+pub fn run_unless<T: Send + 'static, A>(
     every: Duration,
     ask: impl Fn() -> Option<A>,
     run: impl FnOnce() -> T + Send + 'static,
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn what_hangs_is_left_behind_once_somebody_says_so() {
         let every = Duration::from_millis(1);
-        assert_eq!(unless(every, || None::<()>, || 7).ok(), Some(Ok(7)));
+        assert_eq!(run_unless(every, || None::<()>, || 7).ok(), Some(Ok(7)));
         let (_keep, never) = channel::<()>();
-        assert_eq!(unless(every, || Some("late"), move || never.recv()).ok(), Some(Err("late")));
+        assert_eq!(run_unless(every, || Some("late"), move || never.recv()).ok(), Some(Err("late")));
     }
 
     #[test]

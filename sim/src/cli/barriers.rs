@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use super::find::find;
 use super::out::{complain, say};
 use super::{duration, hurry, images};
-use sim::barriers::{Barrier, Effort, Subject, Table, barriers};
+use sim::barriers::{Barrier, Effort, Hung, Subject, Table, barriers};
 use sim::explore::Bounds;
 
 /// Switches off each of the broker's syncs in turn, and says which scenarios notice.
@@ -101,7 +101,7 @@ impl Barriers {
         for (name, what) in &table.broken {
             say!("{name}: fails with every sync in place ({what}): left out");
         }
-        for (place, name, why) in &table.hung {
+        for Hung { place, name, why } in &table.hung {
             say!("{name} without {place}: {why}");
         }
         for place in &table.unreached {
@@ -119,7 +119,7 @@ impl Barriers {
         };
         let left_out = match table.hung.len() {
             0 => left_out,
-            some => format!("{left_out}; {some} explorations hang"),
+            some => format!("{left_out}; {some} hang with a sync switched off"),
         };
         say!("\n{all} barriers, {how} ({subjects} scenarios{left_out}, {:.1} s)", took.as_secs_f64());
     }

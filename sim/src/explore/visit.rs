@@ -21,7 +21,7 @@ use crate::executor::panics::caught;
 use crate::oracle::look::PartitionLook;
 use crate::oracle::walk::{StartBeside, Walk};
 use crate::oracle::{Broken, Promise};
-use crate::patience::unless;
+use crate::patience::run_unless;
 use crate::trace::{CrashKind, Event, Millis, TopicPartition};
 use crate::world::host::{files_of, log_settings};
 
@@ -97,7 +97,7 @@ pub fn explore_within(
 ) -> std::io::Result<Result<Report, Crash>> {
     let (run, whereabouts) = (run.clone(), Arc::new(Whereabouts::default()));
     let watched = whereabouts.clone();
-    unless(
+    run_unless(
         Whereabouts::every(patience),
         move || watched.late(patience),
         move || explore_telling(&run, bounds, &whereabouts, &done),
