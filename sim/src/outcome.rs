@@ -141,7 +141,8 @@ impl fmt::Display for Failure {
             }
             Failure::Inert { line, text, struck, due, .. } => write!(
                 f,
-                "{}a fault struck {struck} of {due} times: {text}\n  what it was aimed at did not happen more often; lower `times=`, or say `may-miss`",
+                "{}a fault struck {struck} of {due} times: {text}\n  \
+                 what it was aimed at did not happen more often; lower `times=`, or say `may-miss`",
                 at(*line)
             ),
             Failure::Panic(what) => write!(f, "panicked: {what}"),

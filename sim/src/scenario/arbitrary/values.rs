@@ -9,7 +9,8 @@ use proptest::sample::select;
 use crate::scenario::{Content, Rate, Span};
 
 pub(super) fn name() -> impl Strategy<Value = String> {
-    prop_oneof![4 => "[a-z][a-z0-9._-]{0,6}", 1 => any::<String>(), 1 => select(vec!["true".to_owned(), "-1".into(), "inf".into(), "..".into(), "é".into()])]
+    let looks_like_something_else = select(vec!["true", "-1", "inf", "..", "é"]).prop_map(str::to_owned);
+    prop_oneof![4 => "[a-z][a-z0-9._-]{0,6}", 1 => any::<String>(), 1 => looks_like_something_else]
 }
 
 pub(super) fn duration() -> impl Strategy<Value = Duration> {
