@@ -351,4 +351,19 @@ mod tests {
         let why = reach(&subject, effort).err().expect("it takes longer");
         assert!(why.contains("have not come to their end"), "{why}");
     }
+
+    #[test]
+    fn a_scenario_that_does_not_end_without_a_sync_has_noticed_nothing_and_hangs() {
+        let subject = Subject::new("long", &scenario("advance \"59m\"")).expect("it is not explored");
+        let patience = Duration::from_millis(1);
+        let effort = Effort { bounds: Bounds::quick(), all: false, threads: 1, patience };
+        let place = SourceLine::from(faults::Site { file: "files.rs", line: 1, column: 1 });
+        let running = BTreeSet::from([place.clone()]);
+        let reached = Reached { subject: &subject, running, exploring: BTreeSet::new() };
+        let tried = without(&place, &[&reached], effort);
+        assert!(tried.noticed.is_empty());
+        let [hung] = &tried.hung[..] else { panic!("{:?}", tried.hung) };
+        assert_eq!((&hung.place, hung.name.as_str()), (&place, "long"));
+        assert!(hung.why.contains("have not come to their end"), "{}", hung.why);
+    }
 }
