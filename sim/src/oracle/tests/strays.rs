@@ -12,7 +12,7 @@ fn log_of(partition: u32) -> String {
     format!("orders/{partition}/{:020}.log", 0)
 }
 
-/// Each partition has two records, `a` and `b`, `x` and `y`; a write that was meant for this file has landed in the log of the first.
+/// Each partition has two records: `a` and `b`, `x` and `y`. A write that was meant for this file has landed in that of the first.
 fn story(meant_for: &str) -> Story {
     let mut story = Story::with_partitions(Mode::Always, 2);
     story.stored("ab", 0);
