@@ -430,6 +430,7 @@ async fn who_waits_for_a_sync_that_panics_is_told() {
     let committed = tokio::time::timeout(LONG, partition.committed(end)).await.expect("it is told");
     assert_eq!(committed.unwrap_err().code(), Code::OutcomeUnknown);
     assert_eq!(append(&partition, "1").await.unwrap_err().code(), Code::Fenced);
+    disk.0.panics.store(false, Ordering::SeqCst);
     closes(&broker).await;
 }
 
@@ -445,6 +446,7 @@ async fn who_waits_for_a_roll_that_panics_is_told() {
     let appended = tokio::time::timeout(LONG, append(&partition, "3")).await.expect("it is told");
     assert_eq!(appended.unwrap_err().code(), Code::Fenced);
     assert_eq!(partition.read(Offset::ZERO, 1000).unwrap().next, Offset::new(3), "what there is can be read");
+    disk.0.panics.store(false, Ordering::SeqCst);
     closes(&broker).await;
 }
 
