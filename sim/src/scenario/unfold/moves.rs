@@ -7,7 +7,6 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
 use super::{Streams, Topic};
-use crate::oracle::decode;
 use crate::scenario::{
     Aim, Branch, ClockChange, Consume, Content, CreateTopic, Expect, Fault, FaultKind, FilePosition, Keep,
     Link, LookUp, OffsetAt, Op, Phase, Produce, Start, StartExpect, Step, Surgery,
@@ -135,20 +134,19 @@ impl Mover<'_> {
             1 => Some(Content::Text(String::new())),
             _ => Some(Content::Text(format!("user-{}", rng.random_range(0..self.keys)))),
         };
-        // Small sizes often, the edges sometimes; and sometimes what a client sends that copies a log.
-        let value = match rng.random_range(0..8u32) {
-            0 => Content::Size(0),
-            1 => Content::Size(self.size.into()),
-            2 => Content::Size(rng.random_range(0..=self.size).into()),
-            3 => records(rng.random_range(0..=self.size)),
-            _ => Content::Size(rng.random_range(0..=self.size.min(24)).into()),
+        // Small sizes often, the edges sometimes.
+        let size = match rng.random_range(0..8u32) {
+            0 => 0,
+            1 => self.size,
+            2 | 3 => rng.random_range(0..=self.size),
+            _ => rng.random_range(0..=self.size.min(24)),
         };
         let count = *[1, 1, 1, 2, 3, 8].choose(rng).unwrap_or(&1);
         Step::Produce(Produce {
             partition: (rng.random_range(0..4u32) == 0).then(|| rng.random_range(0..topic.partitions)),
             topic: topic.name,
             key,
-            value,
+            value: Content::Size(size.into()),
             count,
             batch: *[1, count].choose(rng).unwrap_or(&1),
             expect: Expect::Any,
@@ -460,23 +458,4 @@ fn changed(surgery: Surgery) -> Step {
 fn bytes(rng: &mut impl Rng) -> Vec<u8> {
     let length = rng.random_range(1..40);
     (0..length).map(|_| rng.random()).collect()
-}
-
-/// A value of so many bytes that begins with records as a log has them, where there is room for one: with offsets that may be due
-/// in its own log, as they may lie behind it, or be any others.
-fn records(size: u32) -> Content {
-    let len = usize::try_from(size).unwrap_or(usize::MAX);
-    let mut bytes = Vec::new();
-    for offset in u64::from(size % 32).. {
-        let record = decode::record(offset, 0, None, b"of another log");
-        if bytes.len() + record.len() > len {
-            break;
-        }
-        bytes.extend(record);
-    }
-    if bytes.is_empty() {
-        return Content::Size(size.into());
-    }
-    bytes.resize(len, b'x');
-    Content::Hex(bytes)
 }
