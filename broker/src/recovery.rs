@@ -110,6 +110,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         report: PartitionReport::default(),
         is_durable: matches!(told.evidence, Evidence::Clean(_)),
         sync_failed: false,
+        is_shared: false,
         durable_before: None,
         unbuilt: Vec::new(),
         is_end_unseen: false,
@@ -151,6 +152,8 @@ struct Recovery<'a, D> {
     is_durable: bool,
     /// Whether a sync of it has failed: then it is not known to be, whatever a later one says.
     sync_failed: bool,
+    /// Whether files that it would write to are another data directory's, too, and stay so.
+    is_shared: bool,
     /// What was durable before a sync failed, where the log could not be copied since.
     durable_before: Option<Offset>,
     /// Indexes that could not be built anew, with the bytes that they should have.
@@ -257,6 +260,7 @@ impl<D: Disk> Recovery<'_, D> {
             self.miss_logs();
         }
         if let Err(e) = self.stop_sharing(logs) {
+            self.is_shared = true;
             self.fence(e.to_string());
         }
         if let Err(e) = self.redo_unsynced() {
@@ -334,7 +338,7 @@ impl<D: Disk> Recovery<'_, D> {
         }
         // Sealed as it is, and like every sealed segment durable before another follows.
         let synced = self.told.read_only.is_some() || self.sync_sealed(last.sealed.base);
-        let may_note = self.told.read_only.is_none() && self.report.fenced.is_none();
+        let may_note = self.told.read_only.is_none() && !self.is_shared;
         if synced && last.damaged && !self.is_end_unseen && may_note {
             self.note_end_of_damaged(last.sealed);
         }
