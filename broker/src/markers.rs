@@ -4,9 +4,9 @@
 //! durability. `clean` is written, durably, at the end of a clean stop: for each partition what its segments are, so that
 //! a clean restart need not read the logs. Before anything else changes it is durably taken back, and lives on as `was-clean`.
 //!
-//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and a log's `.unsynced`
-//! that one has failed. A `synced` that is there and cannot be read has said more than anybody knows: of that partition,
-//! nothing counts as never synced then.
+//! In a partition's own directory, `synced` notes how far syncs have come under `os` and `interval`, and in any mode where a
+//! damaged log ends; and a log's `.unsynced` that a sync of it has failed. A `synced` that is there and cannot be read has said
+//! more than anybody knows: of that partition, nothing counts as never synced then.
 //!
 //! Those of the data directory end with a line that checks the others. One that is cut or changed is known to be lost: that costs a
 //! longer scan, nothing else, and so does a `running` that is missing. But where a `clean` or a `was-clean` is missing, there was no
