@@ -5,7 +5,7 @@
 //! ```text
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats
-//! log       record → batch → index → meter → scan → gaps → segment → markers → home →
+//! log       record → batch → index → meter → scan → gaps → segment → synced → markers → home →
 //!           recovery → partition → retention → topic → listing → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
@@ -39,6 +39,7 @@ pub mod segment;
 pub mod server;
 pub mod settings;
 pub mod stats;
+mod synced;
 pub mod topic;
 pub mod units;
 pub mod verify;

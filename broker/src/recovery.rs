@@ -23,11 +23,12 @@ use look::Looked;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Writer;
-use crate::markers::{self, Evidence, Noted, SyncedTo};
+use crate::markers::Evidence;
 use crate::report::PartitionReport;
 use crate::scan::Hole;
 use crate::segment::{Active, Sealed};
 use crate::settings::Durability;
+use crate::synced::{self, Noted, SyncedTo};
 use crate::units::{Offset, Position};
 
 /// What there is of a log behind the part of it that can be shown.
@@ -188,13 +189,13 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// What was synced before the syncs that have failed.
     fn before_failed_syncs(&self) -> impl Iterator<Item = SyncedTo> + '_ {
-        self.found.unsynced.iter().map(|base| markers::read_unsynced(self.disk, self.told.dir, *base))
+        self.found.unsynced.iter().map(|base| synced::read_unsynced(self.disk, self.told.dir, *base))
     }
 
     /// Where a note of how far syncs have come is lost, it may have been as far as anything: that is no longer a power loss of which
     /// it is known what was never synced.
     fn known_to_be_synced(&mut self) -> Option<SyncedTo> {
-        let noted = match markers::read_synced(self.disk, self.told.dir) {
+        let noted = match synced::read_synced(self.disk, self.told.dir) {
             Noted::To(to) => Some(to),
             Noted::Lost if *self.told.evidence == Evidence::PowerLossUnsynced => {
                 self.told.evidence = &Evidence::Unknown;
@@ -351,7 +352,7 @@ impl<D: Disk> Recovery<'_, D> {
         let mark = SyncedTo::at_end_of(last);
         let mark = self.synced_to.map_or(mark, |noted| noted.and(mark));
         if self.synced_to != Some(mark)
-            && let Err(e) = markers::write_synced(self.disk, self.told.dir, mark)
+            && let Err(e) = synced::write_synced(self.disk, self.told.dir, mark)
         {
             self.is_noted = false;
             self.note(format!("where the damaged log ends could not be noted: {e}"));
@@ -401,8 +402,8 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
             // What it says of the syncs before it must outlive it.
-            let before = markers::read_unsynced(self.disk, self.told.dir, base);
-            let noted = match markers::read_synced(self.disk, self.told.dir) {
+            let before = synced::read_unsynced(self.disk, self.told.dir, base);
+            let noted = match synced::read_synced(self.disk, self.told.dir) {
                 Noted::Nothing => None,
                 Noted::To(noted) => Some(noted),
                 // It may have said more. What this says does not stand in for that: the mark stays.
@@ -410,7 +411,7 @@ impl<D: Disk> Recovery<'_, D> {
             };
             let both = noted.map_or(before, |noted| noted.and(before));
             if noted.map_or(base, |to| to.end) < before.end
-                && let Err(e) = markers::write_synced(self.disk, self.told.dir, both)
+                && let Err(e) = synced::write_synced(self.disk, self.told.dir, both)
             {
                 self.note(format!("what is synced could not be noted: {e}"));
                 continue;
@@ -545,7 +546,7 @@ impl<D: Disk> Recovery<'_, D> {
         let synced = disk::sync_file(log);
         if synced.is_err() {
             self.sync_failed = true;
-            markers::write_unsynced(self.disk, self.told.dir, base, base);
+            synced::write_unsynced(self.disk, self.told.dir, base, base);
         }
         synced
     }
@@ -581,7 +582,7 @@ impl<D: Disk> Recovery<'_, D> {
             let mark = SyncedTo::at_end_of(*last);
             // A disk that has no room for it can still be read. But without it, what this run says of itself would mislead the next
             // recovery.
-            if let Err(e) = markers::write_synced(self.disk, self.told.dir, mark) {
+            if let Err(e) = synced::write_synced(self.disk, self.told.dir, mark) {
                 self.is_noted = false;
                 self.note(format!("what is synced could not be noted: {e}"));
             }

@@ -20,10 +20,11 @@ use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
 use crate::listing::{self, Looked, Twins};
-use crate::markers::{self, Closed, LastRun, Noted, SyncedTo};
+use crate::markers::{self, Closed, LastRun};
 use crate::scan::{Scan, Tail};
 use crate::segment::Sealed;
 use crate::settings::TopicSettings;
+use crate::synced::{self, Noted, SyncedTo};
 use crate::topic;
 use crate::units::{Offset, Position};
 
@@ -299,7 +300,7 @@ impl<D: Disk> Verifier<'_, D> {
                 Name::Synced | Name::Damaged(_) => {}
                 Name::Unsynced(base) => {
                     self.fault(&path, None, Some(base), "a sync of this log has failed");
-                    let to = markers::read_unsynced(self.disk, dir, base);
+                    let to = synced::read_unsynced(self.disk, dir, base);
                     known.push(Known { to, when: "before a sync of it failed" });
                 }
                 Name::Tmp => self.note(&path, "is an unfinished replacement"),
@@ -311,7 +312,7 @@ impl<D: Disk> Verifier<'_, D> {
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
         known.extend(at_stop.map(|to| Known { to, when: "at the last clean stop" }));
-        match markers::read_synced(self.disk, dir) {
+        match synced::read_synced(self.disk, dir) {
             Noted::Nothing => {}
             Noted::To(to) => known.push(Known { to, when: "when it was last synced" }),
             Noted::Lost => {

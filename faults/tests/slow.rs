@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use faults::{Config, Disk, Errno, Fault, File, Keep, Kind, Op, Open, Process, Profile};
+use faults::{Config, Disk, Errno, Fault, File, Keep, Kind, Op, Open, Process, Profile, Unfinished};
 
 fn disk() -> (Disk, Process, File) {
     let disk = Disk::new(Config::new(Profile::Strict));
@@ -18,6 +18,15 @@ fn durable(disk: &Disk) -> Vec<u8> {
 
 fn stall(disk: &Disk) {
     disk.aim(Fault::new(Op::Sync, "*", Kind::Stall { delay: Duration::from_millis(5) })).unwrap();
+}
+
+/// A sync that is under way, of the bytes `one`.
+fn of_one(disk: &Disk, file: &File) -> Unfinished {
+    stall(disk);
+    file.write_at(b"one", 0).unwrap();
+    let job = disk.begin_job(disk.moment());
+    file.sync_data().unwrap();
+    job.end().unwrap()
 }
 
 #[test]
@@ -74,11 +83,7 @@ fn what_a_job_writes_comes_before_its_stalled_sync() {
 #[test]
 fn a_stalled_sync_keeps_nothing_before_it_has_ended_and_then_what_was_there_when_it_began() {
     let (disk, _process, file) = disk();
-    stall(&disk);
-    file.write_at(b"one", 0).unwrap();
-    let job = disk.begin_job(disk.moment());
-    file.sync_data().unwrap();
-    let sync = job.end().unwrap();
+    let sync = of_one(&disk, &file);
     assert_eq!(durable(&disk), b"");
     file.write_at(b"two", 3).unwrap();
     disk.finish(sync);
@@ -112,11 +117,7 @@ fn a_job_that_unwinds_has_ended() {
 #[test]
 fn a_sync_that_is_under_way_when_power_is_lost_ends_nowhere() {
     let (disk, _process, file) = disk();
-    stall(&disk);
-    file.write_at(b"one", 0).unwrap();
-    let job = disk.begin_job(disk.moment());
-    file.sync_data().unwrap();
-    let sync = job.end().unwrap();
+    let sync = of_one(&disk, &file);
     disk.power_loss_keeping(Keep::Nothing);
     let process = disk.process();
     let file = process.open("/a.log", Open::Write).unwrap();
@@ -231,11 +232,7 @@ fn a_sync_on_a_read_only_file_system_fails_for_what_it_covers_and_not_for_what_h
 #[test]
 fn a_sync_under_way_when_the_file_system_turns_read_only_ends_well() {
     let (disk, _process, file) = disk();
-    stall(&disk);
-    file.write_at(b"one", 0).unwrap();
-    let job = disk.begin_job(disk.moment());
-    file.sync_data().unwrap();
-    let sync = job.end().unwrap();
+    let sync = of_one(&disk, &file);
     disk.set_read_only(true);
     disk.finish(sync);
     assert_eq!(durable(&disk), b"one");

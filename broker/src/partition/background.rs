@@ -15,9 +15,9 @@ use super::{Config, Partition, Shared};
 use crate::disk::{self, Disk};
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::markers::{self, SyncedTo};
 use crate::segment::{self, Active, Removed, Sealed};
 use crate::settings::Durability;
+use crate::synced::{self, SyncedTo};
 use crate::units::Offset;
 use crate::work::off_thread;
 
@@ -156,7 +156,7 @@ impl<D: Disk> Partition<D> {
     fn note_synced(&self, mark: SyncedTo) {
         let config = &self.0.config;
         if config.durability != Durability::Always && config.home.check().is_ok() {
-            let _ = markers::write_synced(&config.disk, &config.dir, mark).or_else(|e| {
+            let _ = synced::write_synced(&config.disk, &config.dir, mark).or_else(|e| {
                 let is_deleted = e.kind() == io::ErrorKind::NotFound && self.is_being_deleted();
                 if is_deleted { Ok(()) } else { config.home.forget_run() }
             });
@@ -185,7 +185,7 @@ impl<D: Disk> Partition<D> {
         let durable = state.durable;
         drop(state);
         if config.home.check().is_ok() {
-            markers::write_unsynced(&config.disk, &config.dir, base, durable);
+            synced::write_unsynced(&config.disk, &config.dir, base, durable);
         }
     }
 

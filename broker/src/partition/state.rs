@@ -10,11 +10,12 @@ use crate::disk::{Disk, DiskFile, Open};
 use crate::error::Error;
 use crate::files::{self, Kind};
 use crate::index::ENTRY_BYTES;
-use crate::markers::{Closed, SyncedTo};
+use crate::markers::Closed;
 use crate::recovery::{Hidden, Recovered};
 use crate::report::Damage;
 use crate::segment::{Active, Sealed};
 use crate::settings::Durability;
+use crate::synced::SyncedTo;
 use crate::units::{Offset, Position};
 
 #[derive(Debug)]
