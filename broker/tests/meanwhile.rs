@@ -60,8 +60,10 @@ fn files(dir: &Path) -> Vec<String> {
     OsDisk.list(&dir.join("t/0")).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// The disk calls this once, when it is about to open a log for a reader.
-fn at_next_open(disk: &Failing, it: impl FnOnce() + Send + 'static) {
+/// The disk calls this once, when it is about to open a log for a reader. What is under way in the background opens logs too
+/// (a roll syncs the one it seals), so that is waited for first.
+async fn at_next_open(disk: &Failing, partition: &Partition<Failing>, it: impl FnOnce() + Send + 'static) {
+    partition.idle().await;
     *disk.0.meanwhile.lock().unwrap() = Some(Meanwhile(Box::new(it)));
 }
 
@@ -75,8 +77,7 @@ async fn a_reader_that_retention_overtakes_is_told_where_the_log_begins_now() {
     for n in 0..12 {
         append(&partition, &n.to_string()).await.unwrap();
     }
-    partition.idle().await;
-    at_next_open(&disk, {
+    at_next_open(&disk, &partition, {
         let (runtime, broker, partition) = (Handle::current(), broker.clone(), partition.clone());
         move || {
             let housekeeping = runtime.spawn(broker.housekeeping());
@@ -85,7 +86,8 @@ async fn a_reader_that_retention_overtakes_is_told_where_the_log_begins_now() {
             }
             housekeeping.abort();
         }
-    });
+    })
+    .await;
     match partition.read(Offset::ZERO, 1) {
         Err(Error::OffsetOutOfRange { start, .. }) => assert_eq!(start, partition.range().unwrap().start),
         other => panic!("{other:?}"),
@@ -142,7 +144,7 @@ async fn a_reader_that_a_deletion_overtakes_never_reads_what_came_after_it() {
             for n in 0..12 {
                 append(&partition, &n.to_string()).await.unwrap();
             }
-            at_next_open(&disk, {
+            at_next_open(&disk, &partition, {
                 let (runtime, broker) = (Handle::current(), broker.clone());
                 let other = async move {
                     broker.delete_topic("t").await.unwrap();
@@ -154,7 +156,8 @@ async fn a_reader_that_a_deletion_overtakes_never_reads_what_came_after_it() {
                     }
                 };
                 move || std::thread::spawn(move || runtime.block_on(other)).join().unwrap()
-            });
+            })
+            .await;
             let outcome = match looks_for_time {
                 false => partition.read(Offset::ZERO, 1).map(|read| format!("{read:?}")),
                 true => partition.first_at_or_after(Timestamp::ZERO).map(|found| format!("{found:?}")),
@@ -183,19 +186,20 @@ async fn a_record_that_comes_during_a_lookup_by_time_is_not_behind_the_answer() 
     let stop = CancellationToken::new();
     let served =
         tokio::spawn(serve(listener, broker.clone(), Limits::default(), stop.clone(), Arc::default()));
-    at_next_open(&disk, {
+    at_next_open(&disk, &partition, {
         let (runtime, broker, partition) = (Handle::current(), broker.clone(), partition.clone());
+        let first = dir.path().join("t/0/00000000000000000000.log");
         let meanwhile = async move {
             let housekeeping = tokio::spawn(broker.housekeeping());
-            while partition.range().unwrap().start == Offset::ZERO {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            // The log begins behind the segment as soon as the removal has begun: the file may still be there.
+            until("the first segment is gone", || !first.exists()).await;
             housekeeping.abort();
             clock.set(3000);
             append(&partition, "e").await.unwrap();
         };
         move || std::thread::spawn(move || runtime.block_on(meanwhile)).join().unwrap()
-    });
+    })
+    .await;
     let found = ok(client.list_offsets("t", 0, At::Timestamp(Timestamp::from_millis(1500))).await);
     assert_eq!((found.offset, found.timestamp), (Offset::new(4), None));
     stop.cancel();
