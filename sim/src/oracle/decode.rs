@@ -86,8 +86,14 @@ pub fn record_at(log: &[u8], at: usize) -> Option<Stored<'_>> {
 }
 
 /// All pieces of a log whose first record should have the offset `base`. Behind bad bytes, the next valid record whose
-/// offset can stand there is looked for byte by byte.
+/// offset can stand there is looked for byte by byte; where a broken record says itself where it ends, only from there on, since
+/// its value may hold records.
 pub fn log(bytes: &[u8], base: u64) -> Vec<Piece<'_>> {
+    pieces(bytes, base, None)
+}
+
+/// The same. `ends`: where the next segment begins; no record from there on is one of this log.
+fn pieces(bytes: &[u8], base: u64, ends: Option<u64>) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut at, mut next, mut bad_from) = (0, base, None);
     while at < bytes.len() {
@@ -96,7 +102,7 @@ pub fn log(bytes: &[u8], base: u64) -> Vec<Piece<'_>> {
             None => r.offset == next,
             Some(from) => {
                 let room = (at - from) as u64 / HEADER as u64;
-                r.offset >= next && r.offset <= next + room
+                r.offset >= next && r.offset <= next + room && ends.is_none_or(|ends| r.offset < ends)
             }
         });
         match found {
@@ -108,16 +114,47 @@ pub fn log(bytes: &[u8], base: u64) -> Vec<Piece<'_>> {
                 at += usize::try_from(record.len).unwrap_or(usize::MAX);
                 next = record.offset + 1;
             }
-            None => {
-                bad_from.get_or_insert(at);
-                at += 1;
+            None if bad_from.is_none() => {
+                bad_from = Some(at);
+                at = end_of_broken(bytes, at, next).unwrap_or(at + 1);
             }
+            None => at += 1,
         }
     }
     if let Some(from) = bad_from {
         pieces.push(Piece::Bad { position: from as u64, len: (bytes.len() - from) as u64 });
     }
     pieces
+}
+
+/// Where a broken record ends, as its header says: that names its offset and a length that leads to the next header or to the
+/// end of the log, or it is right but for its length or its offset, or its write was interrupted.
+fn end_of_broken(log: &[u8], at: usize, offset: u64) -> Option<usize> {
+    let (named, size) = (u64_at(&log[at..], 0)?, u32_at(&log[at..], 8)?);
+    let end = (at + HEADER).checked_add(usize::try_from(size).ok()?)?;
+    let next = |from: &usize| u64_at(&log[*from..], 0) == Some(offset + 1);
+    if named != offset {
+        return (end <= log.len() && has_sum(log, at, end, offset)).then_some(end);
+    } else if end == log.len() || (end < log.len() && next(&end)) {
+        return Some(end);
+    }
+    let ends = |from: &usize| next(from) && has_sum(log, at, *from, offset);
+    let ends_with_log = || {
+        (at + HEADER..log.len())
+            .any(|at| record_at(log, at).is_some_and(|r| r.position + r.len == log.len() as u64))
+    };
+    let torn = || (end > log.len() && !ends_with_log()).then_some(log.len());
+    (at + HEADER..log.len()).find(ends).or_else(torn)
+}
+
+/// Whether the checksum of the record at `at` is right if it has this offset and ends at `end`.
+fn has_sum(log: &[u8], at: usize, end: usize, offset: u64) -> bool {
+    let Ok(size) = u32::try_from(end - at - HEADER) else { return false };
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&offset.to_be_bytes());
+    crc.update(&size.to_be_bytes());
+    crc.update(&log[at + 16..end]);
+    Some(crc.finalize()) == u32_at(&log[at..], 12)
 }
 
 /// An index entry: `(offset, position)` or `(timestamp, offset)`; `None` where its CRC does not fit.
@@ -170,6 +207,8 @@ pub struct Segment<'a> {
     pub stem: &'a str,
     /// The offset in its name.
     pub base: u64,
+    /// The next one's, if there is one.
+    pub next: Option<u64>,
     /// The log.
     pub log: &'a [u8],
     /// The index, where it is there.
@@ -178,18 +217,28 @@ pub struct Segment<'a> {
     pub timeindex: Option<&'a [u8]>,
 }
 
+impl<'a> Segment<'a> {
+    /// All pieces of its log.
+    pub fn pieces(&self) -> Vec<Piece<'a>> {
+        pieces(self.log, self.base, self.next)
+    }
+}
+
 /// The segments of one partition, ascending.
 pub fn segments<'a>(image: &'a Image, topic: &str, partition: u32) -> Vec<Segment<'a>> {
     let dir = format!("{topic}/{partition}/");
     let first = image.0.partition_point(|f| f.path.as_ref() < dir.as_str());
     let files = image.0[first..].iter().take_while(|f| f.path.starts_with(&dir));
-    let mut segments = Vec::new();
+    let mut segments: Vec<Segment<'_>> = Vec::new();
     for file in files {
         let Some(stem) = file.path.strip_suffix(".log") else { continue };
         let Some(base) = base_offset(&stem[dir.len()..]) else { continue };
         let beside = |ending: &str| image.get(&format!("{stem}{ending}")).map(|b| &b[..]);
         let (index, timeindex) = (beside(".index"), beside(".timeindex"));
-        segments.push(Segment { stem, base, log: &file.bytes, index, timeindex });
+        segments.push(Segment { stem, base, next: None, log: &file.bytes, index, timeindex });
+    }
+    for i in 1..segments.len() {
+        segments[i - 1].next = Some(segments[i].base);
     }
     segments
 }
@@ -225,6 +274,28 @@ mod tests {
             let mut bytes = good.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(record_at(&bytes, 0), None, "bit {bit}");
+        }
+    }
+
+    /// As a client sends that copies a log.
+    #[test]
+    fn records_in_the_value_of_a_broken_record_are_not_taken_for_others() {
+        let inner = [record(2, 5, None, b"inner"), record(3, 5, None, b"inner")].concat();
+        let copied = [&inner, &b"behind"[..]].concat();
+        let records = [&b"a"[..], &copied, b"c"].into_iter().zip(0..);
+        let whole: Vec<u8> = records.flat_map(|(value, offset)| record(offset, 5, None, value)).collect();
+        let (at, end) = (HEADER + 1, whole.len() - HEADER - 1);
+        for bit in at * 8..end * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let pieces = log(&bytes, 0);
+            assert_eq!(pieces[1], Piece::Bad { position: at as u64, len: (end - at) as u64 }, "bit {bit}");
+            assert!(matches!(pieces[2], Piece::Record(last) if last.offset == 2), "bit {bit}: {pieces:?}");
+        }
+        for cut in at + HEADER..end {
+            let is_after_one = [1, 2].iter().any(|n| at + HEADER + n * (HEADER + 5) == cut);
+            let torn = log(&whole[..cut], 0);
+            assert!(is_after_one || matches!(torn[1..], [Piece::Bad { .. }]), "cut at {cut}: {torn:?}");
         }
     }
 

@@ -264,6 +264,14 @@ impl Model {
         }
     }
 
+    /// Whether a crash may have taken what an answer speaks of that was on its way then. `epoch`: how many crashes there were when
+    /// it was asked for.
+    pub fn may_have_lost(&self, (topic, partition): (&str, u32), epoch: u32) -> bool {
+        let lied = self.partition(topic, partition).is_some_and(|known| known.harm.is_lied_about());
+        let promised = self.durability == Mode::Always && !self.lying && !lied;
+        epoch != self.epoch && self.lights_went_out && !promised
+    }
+
     /// The broker has stopped cleanly: everything is synced.
     pub fn stopped(&mut self) {
         self.all_mut().for_each(Partition::stopped);

@@ -35,7 +35,7 @@ pub(super) fn started(f: &mut Findings, model: &Model, before: &Image, said: &Re
     for (number, segment) in segments.iter().enumerate() {
         let is_last = number + 1 == segments.len();
         let named = stretches(said, segment);
-        let mut pieces = decode::log(segment.log, segment.base);
+        let mut pieces = segment.pieces();
         let left = segment.log.len() as u64 - if is_last { said.cut } else { 0 };
         pieces.retain(|piece| place(piece).0 < left);
         let what = || format!("{}.log", segment.stem);

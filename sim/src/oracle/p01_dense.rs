@@ -71,11 +71,13 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
     let holes = lost || model.may_have_holes(known);
     for (i, segment) in segments.iter().enumerate() {
         let what = format!("{}.log", segment.stem);
-        let pieces = decode::log(segment.log, segment.base);
+        let pieces = segment.pieces();
         let bad = |piece: &Piece<'_>| matches!(piece, Piece::Bad { .. });
         if holes {
-            // But a tail that is no record is always cut, unless a lying disk has kept nothing of what it was told to.
-            let tail = i + 1 == segments.len() && !model.lying && pieces.last().is_some_and(bad);
+            // But a tail that is no record, and holds none, is always cut, unless a lying disk has kept nothing of what it was told
+            // to.
+            let is_torn = |piece: &Piece<'_>| bad(piece) && !holds_a_record(segment.log, piece);
+            let tail = i + 1 == segments.len() && !model.lying && pieces.last().is_some_and(is_torn);
             if tail && pieces.iter().filter(|piece| bad(piece)).count() == 1 {
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
             }
@@ -101,6 +103,13 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         // How many records were in a hole at the end, the next segment says.
         end = (!(holes && pieces.last().is_some_and(bad))).then_some(next);
     }
+}
+
+/// Whether a valid record lies in these bytes, as one in a value does: whether it is of this log, nobody can tell.
+fn holds_a_record(log: &[u8], piece: &Piece<'_>) -> bool {
+    let Piece::Bad { position, len } = piece else { return false };
+    (*position..position + len)
+        .any(|at| usize::try_from(at).is_ok_and(|at| decode::record_at(log, at).is_some()))
 }
 
 fn no_record(f: &mut Findings, what: &str, piece: &Piece<'_>) {

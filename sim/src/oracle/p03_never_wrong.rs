@@ -3,9 +3,17 @@
 //! A read also teaches: a record of which nobody knew whether it was stored is known to be there once it was read.
 
 use super::look::{name, show};
-use super::model::{Content, Fate, Model, Produced, RecordId, Slot};
-use super::{Findings, Promise, p07_time, p10_routed};
+use super::model::{Content, Fate, Model, Partition, Produced, RecordId, Slot};
+use super::{Findings, Promise, decode, p07_time, p10_routed};
 use crate::trace::{Millis, Seen, Sent};
+
+/// When a client was given a record.
+#[derive(Clone, Copy)]
+pub(super) struct Given {
+    pub at: Millis,
+    /// How many crashes there were when it was asked for.
+    pub epoch: u32,
+}
 
 /// One record that a client was given.
 pub(super) fn read(
@@ -14,7 +22,7 @@ pub(super) fn read(
     topic: &str,
     partition: u32,
     seen: &Seen,
-    now: Millis,
+    given: Given,
 ) {
     let Some(known) = model.partition(topic, partition) else { return };
     let content = (seen.key.clone(), seen.value.clone());
@@ -34,7 +42,7 @@ pub(super) fn read(
                 );
             }
             if slot.timestamp.is_none() {
-                p07_time::appended(f, model, topic, (partition, seen), slot.id, now);
+                p07_time::appended(f, model, topic, (partition, seen), slot.id, given.at);
             }
             if let Some(slot) = slot_mut(model, topic, partition, seen.offset) {
                 slot.timestamp = Some(seen.timestamp);
@@ -54,9 +62,12 @@ pub(super) fn read(
             if known_record && model.lying && known.harm.is_lied_about() {
                 return;
             }
+            if may_be_of_a_value(model, (topic, partition), seen) {
+                return;
+            }
             f.broke(promise, kind, what(), (expected, found()), &model.entries_of(slot.id));
         }
-        _ => learn(f, model, topic, partition, seen, now, (what(), found())),
+        _ => learn(f, model, topic, partition, seen, given, (what(), found())),
     }
 }
 
@@ -71,16 +82,19 @@ fn learn(
     topic: &str,
     partition: u32,
     seen: &Seen,
-    now: Millis,
+    given: Given,
     (what, found): (String, String),
 ) {
     let content = (seen.key.clone(), seen.value.clone());
     if let Some(id) = candidate(model, topic, partition, seen.offset, &content) {
-        fill(f, model, topic, (partition, seen), id, now);
+        fill(f, model, topic, (partition, seen), id, given);
         return;
     }
     // It is in the place of one record, and has taken nothing of those behind it.
     if has_strayed(model, (topic, partition), seen.offset, &content) {
+        return;
+    }
+    if may_be_of_a_value(model, (topic, partition), seen) {
         return;
     }
     let Misplaced { promise, kind, expected, id } = misplaced(model, topic, &content);
@@ -103,17 +117,18 @@ fn fill(
     topic: &str,
     (partition, seen): (u32, &Seen),
     id: RecordId,
-    at: Millis,
+    given: Given,
 ) {
     replaced(model, topic, partition, seen.offset);
-    p07_time::appended(f, model, topic, (partition, seen), id, at);
+    p07_time::appended(f, model, topic, (partition, seen), id, given.at);
     model.set_fate(id, Fate::Found(partition, seen.offset));
     let (durability, called) = (model.durability, model.produced[&id.call].entry);
+    // An answer that was on its way when the lights went out tells of what was there before.
+    let at_risk = model.may_have_lost((topic, partition), given.epoch);
     if let Some(known) = model.partition_mut(topic, partition) {
         let doubtful = known.durable.was_written_before_a_failure(called, durability);
-        let (timestamp, acknowledged) = (Some(seen.timestamp), false);
-        let (at_risk, damaged) = (false, false);
-        let slot = Slot { id, acknowledged, at, durability, timestamp, doubtful, at_risk, damaged };
+        let (timestamp, acknowledged, damaged) = (Some(seen.timestamp), false, false);
+        let slot = Slot { id, acknowledged, at: given.at, durability, timestamp, doubtful, at_risk, damaged };
         known.slots.insert(seen.offset, slot);
     }
     p10_routed::found(f, model, topic, partition, id);
@@ -145,6 +160,22 @@ fn has_strayed(model: &Model, (topic, partition): (&str, u32), offset: u64, cont
         let mut records = call.records.iter().zip(&call.fates);
         records.any(|(sent, fate)| sent.key == content.0 && sent.value == content.1 && came_from(call, *fate))
     })
+}
+
+/// Whether this lies in the value of a record that somebody has sent, as a client does that copies a log, and that record's header
+/// may be lost: then nothing shows that it is none of this log. A write that was torn, or a bit that has rotted, leaves enough of
+/// the header to tell.
+fn may_be_of_a_value(model: &Model, (topic, partition): (&str, u32), seen: &Seen) -> bool {
+    let loses_headers = |known: &Partition| known.harm.loses_sectors() || model.may_have_holes(known);
+    let is_it = |value: &[u8], at: usize| {
+        decode::record_at(value, at).is_some_and(|inner| {
+            inner.offset == seen.offset && inner.key == seen.key.as_deref() && inner.value == &seen.value[..]
+        })
+    };
+    let holds = |sent: &Sent| (0..sent.value.len()).any(|at| is_it(&sent.value, at));
+    let of_topic = |call: &&Produced| *call.topic == *topic;
+    model.partition(topic, partition).is_some_and(loses_headers)
+        && model.produced.values().filter(of_topic).any(|call| call.records.iter().any(holds))
 }
 
 /// Why bytes must not be where they are: the promise, and the record that they are of, if they are of one.

@@ -6,7 +6,7 @@ use super::identical_records::Place;
 use super::look::{name, show};
 use super::model::{Fate, Model, RecordId, Slot};
 use super::{Findings, Promise};
-use crate::trace::{Millis, Mode};
+use crate::trace::Millis;
 
 /// A record was acknowledged under an offset.
 pub(super) fn acknowledged(
@@ -56,9 +56,7 @@ impl Answered<'_> {
 
     /// Whether that crash may have taken what it speaks of.
     fn is_at_risk(&self, model: &Model) -> bool {
-        let lied = model.partition(self.topic, self.place.0).is_some_and(|known| known.harm.is_lied_about());
-        let promised = model.durability == Mode::Always && !model.lying && !lied;
-        self.crossed(model) && model.lights_went_out && !promised
+        model.may_have_lost((self.topic, self.place.0), model.produced[&self.id.call].epoch)
     }
 
     /// The offset names another record already.

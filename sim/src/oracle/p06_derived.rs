@@ -87,7 +87,8 @@ fn latest(records: &[Stored<'_>], at: usize) -> (u64, u64) {
 
 /// The records of a segment without bad bytes.
 fn records<'a>(segment: &Segment<'a>) -> Option<Vec<Stored<'a>>> {
-    decode::log(segment.log, segment.base)
+    segment
+        .pieces()
         .into_iter()
         .map(|piece| match piece {
             Piece::Record(record) => Some(record),

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::decode::{self, HEADER, Piece, Segment};
+use super::decode::{HEADER, Piece, Segment};
 
 /// The offsets whose records bad bytes have taken the place of. `record_bytes`: how many a record had, where that is known; of one
 /// that is not, no more is than that it had a header.
@@ -11,7 +11,7 @@ pub(super) fn lost(segments: &[Segment<'_>], record_bytes: impl Fn(u64) -> Optio
     let mut lost = Vec::new();
     for segment in segments {
         let mut next = segment.base;
-        for piece in decode::log(segment.log, segment.base) {
+        for piece in segment.pieces() {
             match piece {
                 Piece::Record(record) => next = record.offset + 1,
                 Piece::Bad { len, .. } => {
@@ -30,7 +30,7 @@ pub(super) fn lost(segments: &[Segment<'_>], record_bytes: impl Fn(u64) -> Optio
 
 /// The offsets of the records that lie in these bytes, or reach into them.
 pub(super) fn within(segment: &Segment<'_>, bytes: &Range<u64>) -> Vec<u64> {
-    let pieces = decode::log(segment.log, segment.base).into_iter();
+    let pieces = segment.pieces().into_iter();
     let offset = |piece| match piece {
         Piece::Record(r) if r.position < bytes.end && bytes.start < r.position + r.len => Some(r.offset),
         _ => None,

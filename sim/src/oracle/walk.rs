@@ -85,6 +85,8 @@ struct Open {
     request: Request,
     /// The entry of the trace.
     entry: usize,
+    /// How many crashes there had been.
+    epoch: u32,
     struck: u64,
     asked: Asked,
     /// Of a topic to be made: whether one of its name was deleted before.

@@ -54,9 +54,7 @@ impl Grounds<'_> {
         for listed in listed {
             let Some(known) = self.model.partition(&topic.name, listed.number) else { continue };
             fence(f, &name(&topic.name, listed.number), known, listed);
-            // Damage behind the last record may be counted or not.
-            let is_whole = !listed.unopened && !known.last_seen.has_named_damage();
-            if is_whole && self.knows_its_logs(asked, known) {
+            if !listed.unopened && self.knows_its_logs(asked, known) {
                 self.bytes(f, topic, listed);
             }
         }

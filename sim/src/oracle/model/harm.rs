@@ -131,6 +131,11 @@ impl Harm {
         self.hurt || self.at_odds()
     }
 
+    /// Whole stretches of it may be gone, and not single bits.
+    pub fn loses_sectors(&self) -> bool {
+        self.hurt || self.lied || self.unreadable
+    }
+
     /// Whether it is damaged for good.
     pub fn is_hurt(&self) -> bool {
         self.hurt

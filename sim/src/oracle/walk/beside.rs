@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Walk;
 use crate::oracle::look::Look;
 use crate::oracle::model::Topic;
-use crate::oracle::{Promise, p03_never_wrong, p08_idempotent};
+use crate::oracle::p03_never_wrong::{self, Given};
+use crate::oracle::{Promise, p08_idempotent};
 use crate::trace::{Again, Answer, CrashKind, Image, Millis, Moment, Recovered};
 
 /// What a start of the broker has come to that is no part of the run.
@@ -57,8 +58,9 @@ impl Walk {
                 let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
                 self.findings.broke(Promise::RefusedAbsent, "topic back", topic.as_ref(), expected, &[]);
             }
+            let given = Given { at, epoch: self.model.epoch };
             for seen in found.records.values() {
-                p03_never_wrong::read(&mut self.findings, &mut self.model, topic, *partition, seen, at);
+                p03_never_wrong::read(&mut self.findings, &mut self.model, topic, *partition, seen, given);
             }
         }
         if let Some(image) = &look.image {

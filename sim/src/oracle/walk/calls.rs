@@ -8,7 +8,8 @@ use super::{Open, Walk};
 use crate::oracle::answered::{Grounds, Said, ranges};
 use crate::oracle::look::name;
 use crate::oracle::model::{Causes, Fate, Produced, RecordId, Topic};
-use crate::oracle::{Promise, p01_dense, p03_never_wrong, p05_no_reuse, p12_bounded};
+use crate::oracle::p03_never_wrong::{self, Given};
+use crate::oracle::{Promise, p01_dense, p05_no_reuse, p12_bounded};
 use crate::trace::{Answer, CallId, Millis, Placed, Request, Retention, Sent};
 
 /// What an answer is judged by; the findings stay free.
@@ -67,7 +68,8 @@ impl Walk {
             _ => {}
         }
         let (client, request, entry) = (client.clone(), request.clone(), self.findings.entry);
-        let open = Open { client, request, entry, struck: self.disk_errors.struck(), asked, was_deleted };
+        let (epoch, struck) = (self.model.epoch, self.disk_errors.struck());
+        let open = Open { client, request, entry, epoch, struck, asked, was_deleted };
         self.calls.insert(id, open);
     }
 
@@ -124,7 +126,7 @@ impl Walk {
                             topic,
                             *partition,
                             seen,
-                            now,
+                            Given { at: now, epoch: open.epoch },
                         );
                     }
                 }

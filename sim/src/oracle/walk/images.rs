@@ -114,7 +114,7 @@ impl Walk {
 fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
     let mut good = BTreeMap::new();
     for segment in decode::segments(image, topic, partition) {
-        for piece in decode::log(segment.log, segment.base) {
+        for piece in segment.pieces() {
             if let Piece::Record(r) = piece {
                 let content = (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
                 good.entry(r.offset).or_insert(content);
@@ -138,7 +138,7 @@ fn written(before: &Image, after: &Image, topic: &str, partition: u32) -> BTreeM
             old.is_none_or(|old| old.get(from..to) != segment.log.get(from..to))
         };
         let content = |r: &Stored<'_>| (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
-        for piece in decode::log(segment.log, segment.base) {
+        for piece in segment.pieces() {
             match piece {
                 Piece::Record(r) if is_new(&r) => _ = good.entry(r.offset).or_insert_with(|| content(&r)),
                 Piece::Record(_) => {}
