@@ -40,6 +40,7 @@ struct Header {
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
 /// Where the size lies in the header.
+pub(crate) const OFFSET_AT: std::ops::Range<usize> = 0..8;
 pub(crate) const SIZE_AT: std::ops::Range<usize> = 8..12;
 
 /// Where the CRC lies in the header, and so what it does not cover.

@@ -116,6 +116,8 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         unbuilt: Vec::new(),
         is_end_unseen: false,
         is_noted: true,
+        strays: Vec::new(),
+        is_end_known: false,
     };
     recovery.list()?;
     recovery.synced_to = recovery.known_to_be_synced();
@@ -163,6 +165,10 @@ struct Recovery<'a, D> {
     is_end_unseen: bool,
     /// Whether everything that a later start has to know is noted: what is synced, and what is damaged.
     is_noted: bool,
+    /// Offsets of records that lie where they do not follow.
+    strays: Vec<Offset>,
+    /// Whether the log ends as the clean stop has noted that was the last that happened to it.
+    is_end_known: bool,
 }
 
 impl<D: Disk> Recovery<'_, D> {
@@ -306,18 +312,25 @@ impl<D: Disk> Recovery<'_, D> {
     /// The log end offset: where the last segment ends, or where the log is known to have ended, if that is further.
     fn find_end(&mut self, logs: &[Offset], last: Option<&mut Looked>) -> Offset {
         let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
-        if let Some(synced) = self.synced_to.filter(|synced| synced.end > end) {
-            // It was there and synced, and is gone: no tail that a crash tore. Its offsets are not given out again.
-            let (base, from, bytes) = last.as_ref().map_or((synced.segment, Position::ZERO, 0), |last| {
+        let was_synced = self.synced_to.map(|synced| (synced.segment, synced.end));
+        let by_strays = last.as_ref().and_then(|l| Some((l.sealed.base, self.end_by_strays(end, 0)?)));
+        let known = [was_synced, by_strays].into_iter().flatten().max_by_key(|(_, end)| *end);
+        if let Some((segment, known)) = known.filter(|(_, known)| *known > end) {
+            // It was there, and synced or put in the wrong place, and is gone: no tail that a crash tore. Its offsets are not given
+            // out again.
+            let (base, from, bytes) = last.as_ref().map_or((segment, Position::ZERO, 0), |last| {
                 (last.sealed.base, Position::new(last.sealed.bytes), last.torn)
             });
-            let gone = Hole { position: from, bytes, first: end, next: synced.end };
+            let gone = Hole { position: from, bytes, first: end, next: known };
             self.damage(&self.path(base, Kind::Log), gone);
-            end = synced.end;
+            end = known;
             // What is left of it is not written on, and has no mark; and what says how far it came may say so in offsets only.
             self.is_noted = false;
             if let Some(last) = last {
                 (last.sealed.end, last.whole) = (end, false);
+                // Nor does anybody know how late those were.
+                last.sealed.latest = None;
+                last.sealed.bytes += std::mem::take(&mut last.torn);
             }
         }
         if let Some(base) = logs.last().and_then(|last| self.find_lost(*last, end)) {

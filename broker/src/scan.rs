@@ -5,19 +5,19 @@
 //!
 //! - there is none: a **torn tail**, the write that a crash interrupted;
 //! - there is one that fits the sequence: a **hole**, with good records behind it;
-//! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder**, unless others
-//!   behind it fit, and come as far as it.
+//! - there is one that does not fit (an offset that was there before, or that is too far on): **disorder** where it begins right
+//!   there, and else damage, unless others behind it fit.
 //!
 //! A value may hold the bytes of records, of this log's next offsets too. As long as the header of the broken record is there,
 //! they are told apart (`ahead`): a write that a kill has interrupted always has one, unless it is too short for any record. In
 //! these cases they are not, each of which takes more than one misfortune:
 //!
-//! - a power loss or rot has taken the offset in the header, and left the records in the value: they are served as the log's
+//! - a power loss or rot has taken the offset in the header and something else of it, and left the records in the value: they are served as the log's
 //!   own, since nothing shows that they are not, and good records behind damage must not be lost;
 //! - an interrupted write ends exactly where a record in its value does, or a size that has rotted points to where the next offset
 //!   begins in it: the same;
-//! - the size of a record that was not known to be synced has rotted and points beyond the end of the file, another part of it has
-//!   rotted too, and the file does not end with a good record: what lies behind it is cut off as the rest of a torn write;
+//! - the size of a record has rotted and points beyond the end of the file, another part of it has rotted too, and the file does not
+//!   end with a good record: what lies behind it is taken for the rest of a torn write, and cut off where it was not synced;
 //! - a disk has put a record of this log into the value of another: it is taken for a part of that value, and if it was the last one,
 //!   its offset is given out again;
 //! - who knows offset, millisecond and moment of the crash can make a value that deceives: CRC-32 is no signature.
@@ -33,6 +33,7 @@ mod window;
 use crate::disk::DiskFile;
 use crate::index::Entry;
 use crate::meter::Meter;
+use crate::record::HEADER_BYTES;
 use crate::units::{Offset, Position, Timestamp};
 
 pub use ahead::Ahead;
@@ -60,14 +61,19 @@ pub enum Tail {
     Torn,
     /// Bytes that cannot be read, at least in part: nobody knows what they are.
     Unreadable(String),
-    /// A valid record that does not follow, where nothing behind it can be put in order; or one in a hole that shows that
-    /// the log had come further than to where it ends.
-    Disorder {
-        /// The offset it claims.
-        found: Offset,
-        /// Where it lies.
-        position: Position,
-    },
+    /// Another valid record where the next one should begin, and nothing behind it that follows.
+    Disorder(Misplaced),
+    /// No record begins there, and one that does not follow lies in it: a disk has put it there, or it is in a value.
+    Damaged(Misplaced),
+}
+
+/// A valid record that does not follow: of several, the one with the highest offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misplaced {
+    /// The offset it claims.
+    pub found: Offset,
+    /// Where it lies.
+    pub position: Position,
 }
 
 /// What a scan found.
@@ -87,6 +93,8 @@ pub struct Scan {
     pub time_index: Vec<Entry>,
     /// The holes between them.
     pub holes: Vec<Hole>,
+    /// Valid records that do not follow, in the holes and behind the last record: for each place the one with the highest offset.
+    pub misplaced: Vec<Offset>,
     /// What could not be read of them, and of what stands behind.
     pub unreadable: Vec<Unreadable>,
     /// What stands behind them.
@@ -94,9 +102,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Scans a segment's log from its start. Records before `whole_to` were whole on the disk once: none of them is torn.
-    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64, whole_to: Offset) -> Scan {
-        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval), whole_to)
+    /// Scans a segment's log from its start. `ends`: where it ends, if that is known; no record from there on is this log's.
+    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64, ends: Option<Offset>) -> Scan {
+        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval), ends)
     }
 
     /// Scans on from where a record is expected to begin, with what is known of the records before it.
@@ -106,12 +114,12 @@ impl Scan {
         base: Offset,
         (from, expected): (Position, Offset),
         mut meter: Meter,
-        whole_to: Offset,
+        ends: Option<Offset>,
     ) -> Scan {
         let mut window = Window::new(file, len);
         let (mut at, mut end) = (from.get(), expected);
         let (mut index, mut time_index, mut holes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut records, mut misplaced) = (0, None);
+        let (mut records, mut misplaced) = (0, Vec::new());
         let tail = loop {
             if at >= len {
                 break Tail::Clean;
@@ -132,33 +140,38 @@ impl Scan {
                 at += bytes as u64;
                 continue;
             }
-            let ahead = match window.look_forward(at, end, whole_to) {
+            let begins = found.is_some();
+            let ahead = match window.look_forward(at, end, ends) {
                 Err(e) => break Tail::Unreadable(e.to_string()),
                 Ok(ahead) => ahead,
             };
+            misplaced.extend(ahead.misplaced.map(|(_, found)| found));
             let Some((next_at, offset)) = ahead.follows else {
-                if let Some((position, found)) = ahead.misplaced {
-                    break Tail::Disorder { found, position: Position::new(position) };
-                }
-                break window
-                    .unreadable_in(at, len)
-                    .map_or(Tail::Torn, |bad| Tail::Unreadable(bad.why.clone()));
+                // What cannot be read may be what follows, whatever lies behind it.
+                break match (window.unreadable_in(at, len), ahead.misplaced) {
+                    (Some(bad), _) => Tail::Unreadable(bad.why.clone()),
+                    (None, Some((position, found))) => {
+                        let misplaced = Misplaced { found, position: Position::new(position) };
+                        if begins { Tail::Disorder(misplaced) } else { Tail::Damaged(misplaced) }
+                    }
+                    (None, None) => Tail::Torn,
+                };
             };
-            misplaced = misplaced.max(ahead.misplaced.map(|(position, found)| (found, position)));
             holes.push(Hole { position: Position::new(at), bytes: next_at - at, first: end, next: offset });
             meter.skip(base, offset);
             (at, end) = (next_at, offset);
         };
-        let tail = match (tail, misplaced) {
-            // The log had come further than to where it ends.
-            (Tail::Clean | Tail::Torn, Some((found, position))) if found >= end => {
-                Tail::Disorder { found, position: Position::new(position) }
-            }
-            (tail, _) => tail,
-        };
         let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.into_unreadable());
-        Scan { records, end, end_at, latest, index, time_index, holes, unreadable, tail }
+        Scan { records, end, end_at, latest, index, time_index, holes, misplaced, unreadable, tail }
     }
+}
+
+/// How far a log had come beyond `end`, as records that landed in the wrong place show: what lies between is damaged. They are
+/// believed where all the damage has room for those that are missing before them; others are no records of this log.
+pub fn end_by_strays(misplaced: &[Offset], end: Offset, damaged: u64) -> Option<Offset> {
+    let room = damaged / HEADER_BYTES as u64;
+    let shows = |found: &&Offset| **found >= end && found.since(end) <= room;
+    misplaced.iter().filter(shows).max().map(|found| found.next())
 }
 
 #[cfg(test)]
@@ -188,7 +201,7 @@ mod tests {
     }
 
     fn scan(bytes: &[u8]) -> Scan {
-        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3, Offset::ZERO)
+        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3, None)
     }
 
     #[test]
@@ -261,7 +274,10 @@ mod tests {
             next.seal(Offset::new(second), Timestamp::ZERO);
             let scan = scan(&[&one[..], next.bytes()].concat());
             assert_eq!(scan.end.get(), expected);
-            assert_eq!(scan.tail, Tail::Disorder { found: Offset::new(second), position: Position::new(32) });
+            assert_eq!(
+                scan.tail,
+                Tail::Disorder(Misplaced { found: Offset::new(second), position: Position::new(32) })
+            );
         }
     }
 
@@ -280,10 +296,13 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at..at + stray.len()].copy_from_slice(&stray);
             let found = scan(&bytes);
-            let disorder = Tail::Disorder { found: Offset::new(9), position: Position::new(at as u64) };
+            let misplaced_at = Misplaced { found: Offset::new(9), position: Position::new(at as u64) };
+            let rest = if at == 30 { Tail::Disorder(misplaced_at) } else { Tail::Damaged(misplaced_at) };
+            assert_eq!((found.records, found.end.get(), &found.tail), (3, 4, &Tail::Clean));
             // There it shows that the log had come further.
-            let tail = if at == 30 { &disorder } else { &Tail::Clean };
-            assert_eq!((found.records, found.end.get(), &found.tail), (3, 4, tail));
+            let shown = if at == 30 { &[Offset::new(9)][..] } else { &[] };
+            assert_eq!(found.misplaced, shown);
+            assert_eq!(end_by_strays(&found.misplaced, found.end, 229), shown.first().map(|o| o.next()));
             let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
             assert_eq!((hole.position.get(), hole.bytes, hole.next.get()), (30, 229, 2));
 
@@ -291,9 +310,38 @@ mod tests {
             let follows = &whole[259..];
             for stray in [misplaced(b"stray"), misplaced(follows)] {
                 let bytes = [&whole[..at], &stray].concat();
-                assert_eq!(scan(&bytes).tail, disorder);
+                assert_eq!(scan(&bytes).tail, rest);
             }
         }
+    }
+
+    /// A segment ends where the next one begins: records of offsets that are the next one's lie in a value.
+    #[test]
+    fn what_lies_behind_the_end_of_a_segment_does_not_follow() {
+        let mut inner = Batch::new();
+        inner.push(None, b"another's");
+        inner.seal(Offset::new(3), Timestamp::ZERO);
+        let mut bytes = log(&[b"0", &[&[7; 100], inner.bytes()].concat(), b"2"]);
+        // Nothing of the header is left to say how long the record is.
+        bytes[30..30 + HEADER_BYTES].fill(9);
+        let scan = |ends| Scan::run(&file(&bytes), bytes.len() as u64, Offset::ZERO, 3, ends);
+        let found = scan(Some(Offset::new(3)));
+        assert_eq!((found.records, found.end.get(), &found.tail), (2, 3, &Tail::Clean));
+        assert_eq!((found.holes[0].first.get(), found.holes[0].next.get()), (1, 2));
+        // Where the segment is the last one, it may be what follows.
+        assert_eq!(scan(None).end.get(), 4);
+    }
+
+    #[test]
+    fn a_misplaced_record_tells_of_as_many_as_the_damage_can_have_held() {
+        let end_by = |found: &[u64], damaged| {
+            let found: Vec<Offset> = found.iter().copied().map(Offset::new).collect();
+            end_by_strays(&found, Offset::new(10), damaged).map(Offset::get)
+        };
+        assert_eq!(end_by(&[9], 1000), None);
+        assert_eq!(end_by(&[10], 28), Some(11));
+        assert_eq!(end_by(&[12, 5000, 3], 2 * 28), Some(13));
+        assert_eq!(end_by(&[12], 2 * 28 - 1), None);
     }
 
     #[test]
@@ -341,7 +389,7 @@ mod tests {
             let lost = |nth: usize| lost.start + nth * record..lost.end + nth * record;
             (1..2000).step_by(2).for_each(|nth| bytes[lost(nth)].fill(0));
             let (len, file) = (bytes.len() as u64, Counted::new(bytes));
-            let scan = Scan::run(&file, len, Offset::ZERO, 64, Offset::ZERO);
+            let scan = Scan::run(&file, len, Offset::ZERO, 64, None);
             assert_eq!((scan.holes.len(), scan.end.get(), scan.tail), (999, 1999, Tail::Torn));
             let read = file.read();
             assert!(read < factor * len, "{read} bytes were read of {len}");

@@ -380,8 +380,7 @@ impl<F: DiskFile> View<F> {
         {
             return Ok(behind);
         }
-        // What can be read was appended whole.
-        let ahead = window.look_forward(at.get(), expected, self.end)?;
+        let ahead = window.look_forward(at.get(), expected, Some(self.end))?;
         let found = ahead.follows.map(|(next_at, next)| (next, Position::new(next_at)));
         let behind = found.filter(|(next, _)| *next < self.end);
         if readable(window, at, found).is_ok() {

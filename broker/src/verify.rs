@@ -21,7 +21,7 @@ use crate::files::{self, Kind, Name};
 use crate::index::Entry;
 use crate::listing::{self, Looked, Twins};
 use crate::markers::{self, Closed, LastRun};
-use crate::scan::{Scan, Tail};
+use crate::scan::{self, Misplaced, Scan, Tail};
 use crate::segment::Sealed;
 use crate::settings::TopicSettings;
 use crate::synced::{self, Noted, SyncedTo};
@@ -158,10 +158,9 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    /// Records before this offset were whole once: a segment is synced before another follows.
-    fn whole_to(&self) -> Offset {
-        let known = self.known.map_or(Offset::ZERO, |known| known.to.end);
-        self.next.unwrap_or(known)
+    /// Where it ends, if that is known. `len`: its bytes.
+    fn ends(&self, len: u64) -> Option<Offset> {
+        self.next.or(self.recorded.filter(|stopped| len <= stopped.bytes).map(|stopped| stopped.end))
     }
 }
 
@@ -424,7 +423,7 @@ impl<D: Disk> Verifier<'_, D> {
             }
         };
         self.verdict.bytes += len;
-        let scan = Scan::run(&file, len, segment.base, u64::MAX, segment.whole_to());
+        let scan = Scan::run(&file, len, segment.base, u64::MAX, segment.ends(len));
         self.verdict.records += scan.records;
         for hole in &scan.holes {
             let lost = lost(hole.first, hole.next);
@@ -445,9 +444,14 @@ impl<D: Disk> Verifier<'_, D> {
 /// What is wrong with the end of a log.
 fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     let rest = len - scan.end_at.get();
-    let missing = segment.known.filter(|known| known.to.end > scan.end).map(|Known { to, when }| {
-        format!("{when} the log ended at offset {}: {}", to.end, lost(scan.end, to.end))
-    });
+    let damaged = rest + scan.holes.iter().map(|hole| hole.bytes).sum::<u64>();
+    let by_strays =
+        scan::end_by_strays(&scan.misplaced, scan.end, damaged).filter(|_| segment.ends(len).is_none());
+    let by_strays = by_strays.map(|end| (end, "as a record in the wrong place shows,"));
+    let known = segment.known.map(|known| (known.to.end, known.when));
+    let missing = known.into_iter().chain(by_strays).filter(|(end, _)| *end > scan.end).max();
+    let missing =
+        missing.map(|(end, how)| format!("{how} the log ended at offset {end}: {}", lost(scan.end, end)));
     Some(match (&scan.tail, missing) {
         (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
         (Tail::Torn, Some(missing)) => format!("the last {rest} bytes are no record; {missing}"),
@@ -459,8 +463,12 @@ fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
         }
         (Tail::Torn, None) => format!("the last {rest} bytes are no record, and a later segment follows"),
         (Tail::Unreadable(why), _) => format!("the last {rest} bytes cannot all be read: {why}"),
-        (Tail::Disorder { found, position }, _) => {
-            format!("{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}")
+        (Tail::Disorder(misplaced) | Tail::Damaged(misplaced), missing) => {
+            let Misplaced { found, position } = misplaced;
+            let missing = missing.map_or_else(String::new, |missing| format!("; {missing}"));
+            format!(
+                "{rest} bytes cannot be put in order: a record at byte {position} claims offset {found}{missing}"
+            )
         }
     })
 }

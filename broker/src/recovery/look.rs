@@ -11,7 +11,7 @@ use crate::markers::{Closed, Evidence};
 use crate::meter::Meter;
 use crate::record::HEADER_BYTES;
 use crate::report::Damage;
-use crate::scan::{Hole, Scan, Tail, Window};
+use crate::scan::{self, Hole, Misplaced, Scan, Tail, Window};
 use crate::segment::Sealed;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -24,7 +24,7 @@ pub(super) struct Looked {
     pub whole: bool,
     /// Whether some of it is served behind damage.
     pub damaged: bool,
-    /// Bytes behind its last record that looked like a torn tail.
+    /// Bytes behind its last record that look like a torn tail and were synced: they are not cut off.
     pub torn: u64,
 }
 
@@ -57,14 +57,25 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(looked);
             }
         }
-        let scan = Scan::run(&segment.log, len, base, self.told.index_interval, self.whole_to(next));
+        self.is_end_known = next.is_none() && self.stopped_end(&segment).is_some();
+        let ends = self.ends(&segment);
+        let scan = Scan::run(&segment.log, len, base, self.told.index_interval, ends);
         self.report.scanned += scan.records;
         Ok(self.settle(segment, scan))
     }
 
-    /// Records before this offset were whole on the disk once: a segment is synced before another follows.
-    fn whole_to(&self, next: Option<Offset>) -> Offset {
-        next.unwrap_or_else(|| self.synced_to.map_or(Offset::ZERO, |synced| synced.end))
+    /// Where a segment ends, if that is known.
+    fn ends(&self, segment: &Segment<D::File>) -> Option<Offset> {
+        segment.next.or_else(|| self.stopped_end(segment))
+    }
+
+    /// Where the last segment ended at a clean stop, if it was that: nothing was written since. One that has more bytes now, a person
+    /// has put there.
+    fn stopped_end(&self, segment: &Segment<D::File>) -> Option<Offset> {
+        let Evidence::Clean(stop) = self.told.evidence else { return None };
+        let last =
+            stop.segments.last().filter(|last| last.base == segment.base && segment.len <= last.bytes)?;
+        Some(last.end)
     }
 
     /// A segment that is as a clean stop left it, without reading it.
@@ -114,7 +125,7 @@ impl<D: Disk> Recovery<'_, D> {
             }
             _ => (Position::ZERO, base),
         };
-        let scan = Scan::run_from(log, len, base, (from, expected), meter, next);
+        let scan = Scan::run_from(log, len, base, (from, expected), meter, Some(next));
         self.report.scanned += scan.records;
         // One interval of records lies behind the last entry, that entry's own record included; one less, where there
         // is no entry yet.
@@ -148,23 +159,27 @@ impl<D: Disk> Recovery<'_, D> {
     /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
     fn settle(&mut self, mut segment: Segment<D::File>, mut scan: Scan) -> Looked {
         let base = segment.base;
-        let is_loss = |hole: &&Hole| self.was_never_synced(&segment, hole.position);
-        if let Some(hole) = scan.holes.iter().find(is_loss).copied()
-            && let Some(prefix) = self.keep_prefix(&segment, hole)
+        // In a torn write, too, there may be what looks like a record. One that begins where another should is no tear.
+        let torn = matches!(scan.tail, Tail::Damaged(_)).then_some(scan.end_at);
+        let lost = scan.holes.iter().map(|hole| hole.position).chain(torn);
+        if let Some(from) = lost.into_iter().find(|from| self.was_never_synced(&segment, *from))
+            && let Some(prefix) = self.keep_prefix(&segment, from)
         {
             // What lies behind it is no part of the log any more.
-            (scan, segment.len) = (prefix, hole.position.get());
+            (scan, segment.len) = (prefix, from.get());
         }
         self.name_faults(&segment.path, &scan);
+        self.strays.extend(&scan.misplaced);
         let (sealed, whole) = self.settle_end(&segment, &scan);
-        let damaged = !scan.holes.is_empty();
+        let damaged = !scan.holes.is_empty() || matches!(scan.tail, Tail::Damaged(_));
         if !damaged || self.remember_damage(base) {
             let restored = self.restore_indexes(base, &scan);
             if !damaged && restored && scan.unreadable.is_empty() {
                 self.forget_damage(&segment);
             }
         }
-        let torn = if scan.tail == Tail::Torn { segment.len - scan.end_at.get() } else { 0 };
+        let stays = scan.tail == Tail::Torn && self.was_synced_beyond(scan.end);
+        let torn = if stays { segment.len - scan.end_at.get() } else { 0 };
         Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole, damaged, torn }
     }
 
@@ -176,49 +191,54 @@ impl<D: Disk> Recovery<'_, D> {
         let latest = scan.latest.filter(|_| scan.unreadable.is_empty());
         let mut sealed = Sealed { base: *base, end, bytes, latest, entries };
         let mut whole = scan.holes.is_empty();
-        if let Tail::Disorder { found, position } = scan.tail {
+        if let Tail::Disorder(Misplaced { found, position }) = scan.tail {
             let name = name_of(path);
             self.fence(format!("{name} has offset {found} at byte {position}, where {end} should follow"));
+        }
+        if let Tail::Disorder(_) | Tail::Damaged(_) = scan.tail {
             // Nor here: a lookup by time must not pass over the records behind that.
             sealed.latest = None;
         }
         match (&scan.tail, next) {
             (_, Some(next)) => self.join(segment, &mut sealed, scan, *next),
-            (&Tail::Disorder { found, .. }, None) => {
-                // A write that landed in the wrong place shows how far the log had come: what lies between is damaged, or
-                // still to be found behind it, and not beyond the end.
-                let rest = len - bytes;
-                let is_near = found >= end && found.since(end) <= rest / HEADER_BYTES as u64;
-                sealed.end = if is_near { found.next() } else { end };
-                if rest > 0 || sealed.end > end {
-                    let (position, next) = (scan.end_at, sealed.end);
-                    self.damage(path, Hole { position, bytes: rest, first: end, next });
-                }
-                sealed.bytes = *len;
-                whole = false;
-            }
             (Tail::Unreadable(why), None) => {
                 self.fence(format!("{} cannot be read behind byte {bytes}: {why}", name_of(path)));
                 self.is_end_unseen = !matches!(self.told.evidence, Evidence::Clean(_));
                 sealed.bytes = *len;
                 whole = false;
             }
-            (Tail::Torn, None) => {
-                // What was synced of it is named where the end of the log is looked for.
-                let was_synced = self.synced_to.is_some_and(|synced| synced.end > end);
-                if !whole && !was_synced {
-                    // Behind damage nothing is written any more, nor cut: it stays, and is named like what it lies behind.
-                    self.damage(
-                        path,
-                        Hole { position: scan.end_at, bytes: len - bytes, first: end, next: end },
-                    );
-                } else if self.told.read_only.is_none() && !was_synced {
+            // It is named where the end of the log is looked for.
+            (Tail::Torn, None) if self.was_synced_beyond(end) => {}
+            (Tail::Torn, None) if whole => {
+                if self.told.read_only.is_none() {
                     self.cut(segment, scan.end_at);
                 }
+            }
+            (Tail::Torn | Tail::Disorder(_) | Tail::Damaged(_), None) => {
+                // Damage, or behind it: nothing is written there any more, nor cut.
+                sealed.end = self.end_by_strays(end, len - bytes).unwrap_or(end);
+                let (position, next) = (scan.end_at, sealed.end);
+                self.damage(path, Hole { position, bytes: len - bytes, first: end, next });
+                sealed.bytes = *len;
+                whole = false;
             }
             (Tail::Clean, None) => {}
         }
         (sealed, whole)
+    }
+
+    /// How far the log had come beyond `end`, as what lies in the damage, and in `more` bytes, shows.
+    pub(super) fn end_by_strays(&self, end: Offset, more: u64) -> Option<Offset> {
+        if self.is_end_known {
+            return None;
+        }
+        let damaged: u64 = self.report.damage.iter().map(|found| found.bytes).sum();
+        scan::end_by_strays(&self.strays, end, damaged + more)
+    }
+
+    /// Whether records behind this offset were synced once.
+    fn was_synced_beyond(&self, end: Offset) -> bool {
+        self.synced_to.is_some_and(|synced| synced.end > end)
     }
 
     /// Whether a sealed segment reaches the next one; what is between them is damage.
@@ -263,19 +283,19 @@ impl<D: Disk> Recovery<'_, D> {
     /// A hole that a power loss left in what was never synced: what lies behind it is set aside, so that what is left
     /// is a prefix, and then cut off like any torn tail. `None`: it cannot be set aside, and stays, as damage, behind
     /// which writes go on: a later start must not cut what this one has served.
-    fn keep_prefix(&mut self, segment: &Segment<D::File>, hole: Hole) -> Option<Scan> {
-        let Segment { base, next, log, len, .. } = segment;
+    fn keep_prefix(&mut self, segment: &Segment<D::File>, from: Position) -> Option<Scan> {
+        let Segment { base, log, len, .. } = segment;
         if self.told.read_only.is_none() {
-            match self.set_aside(*base, log, hole.position) {
+            match self.set_aside(*base, log, from) {
                 Ok(aside) => {
                     let aside = name_of(&aside);
                     self.note(format!("{aside} holds what lay behind a hole that the power loss left"));
-                    self.cut(segment, hole.position);
+                    self.cut(segment, from);
                     if log.len().is_ok_and(|now| now == *len) {
                         // It is fenced for that, and what is still there is served: it must not come back later.
                         return None;
                     }
-                    self.report.set_aside += len - hole.position.get();
+                    self.report.set_aside += len - from.get();
                 }
                 Err(e) => {
                     self.note(format!("what lies behind a hole cannot be set aside, and stays: {e}"));
@@ -283,8 +303,8 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
         }
-        let (interval, whole_to) = (self.told.index_interval, self.whole_to(*next));
-        Some(Scan::run(log, hole.position.get(), *base, interval, whole_to))
+        let (interval, ends) = (self.told.index_interval, self.ends(segment));
+        Some(Scan::run(log, from.get(), *base, interval, ends))
     }
 
     /// Keeps what lies from a byte on under a name of its own. If a recovery that was interrupted has done it already, it is
@@ -357,10 +377,14 @@ impl<D: Disk> Recovery<'_, D> {
             return false;
         }
         let mut restored = true;
-        for (kind, entries) in [(Kind::Index, &scan.index), (Kind::TimeIndex, &scan.time_index)] {
-            let (path, right) = (self.path(base, kind), index::encode_all(entries));
-            let limit = right.len() as u64 + ENTRY_BYTES as u64;
-            if files::read_small(self.disk, &path, limit).ok().flatten().is_some_and(|is| is == right) {
+        let right = [(Kind::Index, &scan.index), (Kind::TimeIndex, &scan.time_index)]
+            .map(|(kind, entries)| (kind, index::encode_all(entries)));
+        let wrong = right.iter().filter(|(kind, right)| !self.has_index(base, *kind, right));
+        let wrong: Vec<Kind> = wrong.map(|(kind, _)| *kind).collect();
+        for (kind, right) in right.into_iter().filter(|_| !wrong.is_empty()) {
+            let path = self.path(base, kind);
+            // Where one of them is wrong, neither was synced when it was sealed: the other may be right in the page cache only.
+            if !wrong.contains(&kind) && self.sync_index(&path).is_ok() {
                 continue;
             }
             match files::replace(self.disk, &path, &right) {
@@ -375,6 +399,19 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         restored
+    }
+
+    fn sync_index(&self, index: &Path) -> io::Result<()> {
+        disk::sync_file(&self.disk.open(index, Open::Read)?)
+    }
+
+    /// Whether an index holds these bytes and no others.
+    fn has_index(&self, base: Offset, kind: Kind, right: &[u8]) -> bool {
+        let limit = right.len() as u64 + ENTRY_BYTES as u64;
+        files::read_small(self.disk, &self.path(base, kind), limit)
+            .ok()
+            .flatten()
+            .is_some_and(|is| is == right)
     }
 }
 

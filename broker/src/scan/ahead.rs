@@ -2,15 +2,14 @@
 //!
 //! A value may hold the bytes of records: whoever copies logs makes such values. In a record that is whole nobody looks for them. In
 //! one that is torn or damaged they must not be taken for the log's own, so the broken record's header is asked first: where it
-//! names the offset that belongs there, it is that record's, and what it says of its length is followed from header to header.
-//! Only a length that leads nowhere may be wrong. What lies inside it is the value's then all the same, unless something shows
-//! that it is wrong:
+//! names the offset that belongs there, or nothing but that is wrong with it, it is that record's, and what it says of its
+//! length is followed from header to header. Only a length that leads nowhere may be wrong. What lies inside it is the value's
+//! then all the same, unless something shows that it is wrong:
 //!
 //! - the record's own checksum is right if it ends where a header with the next offset begins: that is where it ends;
 //! - a valid record lies across its end, or, where that is beyond the end of the file, ends with the file: a write that was
 //!   interrupted stops anywhere, and hardly ever between two records in its value;
-//! - between its end and a valid record behind there is no room for those whose offsets lie between;
-//! - it is beyond the end of the file, and the record is known to have been whole.
+//! - between its end and a valid record behind there is no room for those whose offsets lie between.
 
 use std::io;
 
@@ -58,11 +57,16 @@ enum Found {
 
 impl<F: DiskFile> Window<'_, F> {
     /// What complete valid records there are from `position` on, where the one with the offset `expected` should be and is not.
-    /// Records before `whole_to` were whole once: none of them is torn.
+    /// `ends`: where the log ends, if that is known; no record from there on is its own.
     ///
     /// One that can follow there is found in any case. What is in the wrong place is found as far as its checksums can be
     /// computed in bounded time, since a value can be made of millions of plausible headers.
-    pub fn look_forward(&mut self, position: u64, expected: Offset, whole_to: Offset) -> io::Result<Ahead> {
+    pub fn look_forward(
+        &mut self,
+        position: u64,
+        expected: Offset,
+        ends: Option<Offset>,
+    ) -> io::Result<Ahead> {
         self.sum_from(position);
         let budget = 64 * (self.limit().saturating_sub(position)) + (64 << 20);
         let (mut ahead, mut from, mut place) = (Ahead::default(), position + 1, (position, expected));
@@ -72,9 +76,9 @@ impl<F: DiskFile> Window<'_, F> {
             ahead.misplaced = Some((position, stray.offset));
             from = position + stray.len() as u64;
         }
-        let mut look = Look { window: self, budget, ahead };
+        let mut look = Look { window: self, budget, ends, ahead };
         loop {
-            let broken = look.window.broken(place, whole_to)?;
+            let broken = look.window.broken(place)?;
             match look.behind(broken, from)? {
                 Found::Follows(place) => return Ok(Ahead { follows: Some(place), ..look.ahead }),
                 Found::Nothing => return Ok(look.ahead),
@@ -90,21 +94,37 @@ impl<F: DiskFile> Window<'_, F> {
     }
 
     /// What the header says of a record that is broken.
-    fn broken(&mut self, (at, offset): Place, whole_to: Offset) -> io::Result<Broken> {
+    fn broken(&mut self, (at, offset): Place) -> io::Result<Broken> {
         let limit = self.limit();
         let header = self.bytes(at, HEADER_BYTES)?;
         // Zeros name no offset, not even the first.
         let is_header = header.first_chunk().is_some_and(|header| *header != [0; HEADER_BYTES]);
-        let is_named = is_header && record::claimed_offset(header) == Some(offset);
+        let names = is_header && record::claimed_offset(header) == Some(offset);
         // Also where the length of the key cannot be: that may be all that is wrong.
-        let size = record::claimed_size(header).filter(|size| is_named && *size <= BOUND);
+        let size = record::claimed_size(header).filter(|size| is_header && *size <= BOUND);
         let end = size.map(|size| at + HEADER_BYTES as u64 + u64::from(size));
-        let is_end_right = match end {
-            Some(end) if end <= limit => self.begins(end, offset.next())?,
-            _ => false,
+        let is_there = end.filter(|end| *end <= limit);
+        let (is_named, is_end_right) = match is_there {
+            Some(end) if names => (true, self.begins(end, offset.next())?),
+            // Where nothing but the offset has rotted, the checksum is right with the one that belongs there.
+            Some(end) if self.is_but_for_its_offset(at, offset, end)? => (true, true),
+            _ => (names, false),
         };
-        let is_end_wrong = is_named && end.is_none_or(|end| end > limit && offset < whole_to);
+        let end = end.filter(|_| is_named);
+        let is_end_wrong = is_named && end.is_none();
         Ok(Broken { at, offset, is_named, end, is_end_right, is_end_wrong })
+    }
+
+    /// What a header holds up to its checksum, if that is there.
+    fn head(&mut self, at: u64) -> io::Result<Option<[u8; CRC_AT.end]>> {
+        Ok(self.bytes(at, CRC_AT.end)?.first_chunk().copied())
+    }
+
+    /// Whether a record that ends there has the right checksum, if it has this offset.
+    fn is_but_for_its_offset(&mut self, at: u64, offset: Offset, end: u64) -> io::Result<bool> {
+        let Some(mut head) = self.head(at)? else { return Ok(false) };
+        head[record::OFFSET_AT].copy_from_slice(&offset.get().to_be_bytes());
+        self.confirms_sum(&head, at, usize::try_from(end - at).unwrap_or(usize::MAX))
     }
 
     /// Whether what is there of a header names this offset.
@@ -154,11 +174,7 @@ impl<F: DiskFile> Window<'_, F> {
         let len = end - broken.at;
         let size = len.checked_sub(HEADER_BYTES as u64).and_then(|size| u32::try_from(size).ok());
         let Some(size) = size.filter(|size| *size <= BOUND) else { return Ok(false) };
-        let mut head = [0; CRC_AT.end];
-        let Some(there) = self.bytes(broken.at, head.len())?.first_chunk::<{ CRC_AT.end }>() else {
-            return Ok(false);
-        };
-        head.copy_from_slice(there);
+        let Some(mut head) = self.head(broken.at)? else { return Ok(false) };
         head[record::SIZE_AT].copy_from_slice(&size.to_be_bytes());
         self.confirms_sum(&head, broken.at, HEADER_BYTES + size as usize)
     }
@@ -169,6 +185,8 @@ struct Look<'w, 'a, F> {
     window: &'w mut Window<'a, F>,
     /// How many bytes of records in the wrong place may still be checked.
     budget: u64,
+    /// Where the log ends, if that is known.
+    ends: Option<Offset>,
     ahead: Ahead,
 }
 
@@ -195,7 +213,7 @@ impl<F: DiskFile> Look<'_, '_, F> {
                 self.ahead.misplaced = before;
                 return Ok(Found::Next(place));
             }
-            let fits = broken.can_be_followed_by(place);
+            let fits = self.ends.is_none_or(|end| offset < end) && broken.can_be_followed_by(place);
             if !(fits || len as u64 <= self.budget) || !self.window.is_record(next, len)? {
                 self.budget = self.budget.saturating_sub(if fits { 0 } else { len as u64 });
                 continue;
@@ -296,9 +314,9 @@ mod tests {
         batch.bytes().to_vec()
     }
 
-    fn scan(bytes: &[u8], whole_to: u64) -> Scan {
+    fn scan(bytes: &[u8]) -> Scan {
         let (len, file) = (bytes.len() as u64, Counted::new(bytes.to_vec()));
-        Scan::run(&file, len, Offset::ZERO, 3, Offset::new(whole_to))
+        Scan::run(&file, len, Offset::ZERO, 3, None)
     }
 
     /// Values that hold records: of the offset that is next, of those behind it, of a log's beginning, of another log.
@@ -328,7 +346,7 @@ mod tests {
             let bytes = log(0, &[b"one", &value, b"three"]);
             let body = start + HEADER_BYTES + 1;
             for cut in start + 1..body + value.len() {
-                let found = scan(&bytes[..cut], 0);
+                let found = scan(&bytes[..cut]);
                 if ends.iter().any(|end| body + end == cut) {
                     // That could as well be damage in the middle of a log that ends there.
                     assert_ne!(found.tail, Tail::Torn);
@@ -351,11 +369,10 @@ mod tests {
                 first: Offset::new(1),
                 next: Offset::new(2),
             };
-            // Not those of the offset: then nothing says any more what the record was.
-            for bit in (start + 8) * 8..(start + len) * 8 {
+            for bit in start * 8..(start + len) * 8 {
                 let mut bytes = bytes.clone();
                 bytes[bit / 8] ^= 1 << (bit % 8);
-                let found = scan(&bytes, 0);
+                let found = scan(&bytes);
                 assert_eq!((found.end.get(), &found.holes[..]), (4, &[hole][..]), "bit {bit}");
                 assert_eq!(found.tail, Tail::Clean, "bit {bit}");
             }
@@ -374,14 +391,14 @@ mod tests {
         bytes[starts[1]..][record::SIZE_AT].copy_from_slice(&says.to_be_bytes());
         bytes[starts[1] + 20] ^= 1;
         bytes[starts[5]..starts[6]].fill(0);
-        let found = scan(&bytes, 0);
+        let found = scan(&bytes);
         let holes: Vec<(u64, u64)> = found.holes.iter().map(|h| (h.first.get(), h.next.get())).collect();
         assert_eq!((holes, found.records, found.end.get()), (vec![(1, 2), (5, 6)], 5, 7));
     }
 
     #[test]
     fn zeros_before_the_first_record_are_not_its_header() {
-        let found = scan(&[&[0; 40][..], &log(0, &[b"one", b"two"])].concat(), 0);
+        let found = scan(&[&[0; 40][..], &log(0, &[b"one", b"two"])].concat());
         assert_eq!((found.records, found.end.get(), found.tail), (2, 2, Tail::Clean));
     }
 
@@ -392,25 +409,23 @@ mod tests {
         let mut bytes = log(0, &[b"one", &value, b"three", b"four"]);
         let third = 32 + HEADER_BYTES + 1 + value.len();
         bytes[third - 100..third + 20].fill(0);
-        let found = scan(&bytes, 0);
+        let found = scan(&bytes);
         let [hole] = found.holes[..] else { panic!("{:?}", found.holes) };
         assert_eq!((hole.position.get(), hole.first.get(), hole.next.get()), (32, 1, 3));
         assert_eq!((found.records, found.end.get(), found.tail), (2, 4, Tail::Clean));
     }
 
     /// Where the size and something else of a record have rotted, what lies behind it is good as long as the log ends with a good
-    /// record, or is known to have come further.
+    /// record.
     #[test]
-    fn a_size_that_rots_with_more_hides_nothing_that_is_known_to_be_there() {
+    fn a_size_that_rots_with_more_hides_nothing_where_the_log_ends_with_a_good_record() {
         let bytes = log(0, &[b"one", b"two", b"three", b"four"]);
         for size in [300, 1_000_000, 1 << 30] {
             let mut bytes = bytes.clone();
             bytes[32..][record::SIZE_AT].copy_from_slice(&u32::to_be_bytes(size));
             bytes[32 + 20] ^= 1;
-            let whole = scan(&bytes, 0);
+            let whole = scan(&bytes);
             assert_eq!((whole.records, whole.end.get(), whole.tail), (3, 4, Tail::Clean), "{size}");
-            let known = scan(&bytes[..bytes.len() - 1], 3);
-            assert_eq!((known.records, known.end.get(), known.tail), (2, 3, Tail::Torn), "{size}");
         }
     }
 }

@@ -270,7 +270,7 @@ mod tests {
                 let found = window.record(nth * 128).unwrap();
                 assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
             }
-            let ahead = window.look_forward(8 * 128, Offset::new(8), Offset::ZERO).unwrap();
+            let ahead = window.look_forward(8 * 128, Offset::new(8), None).unwrap();
             assert_eq!((ahead.follows, ahead.misplaced), (Some((12 * 128, Offset::new(12))), None));
             let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
             assert_eq!((bad.position, bad.end), (1024, 1536));

@@ -154,7 +154,7 @@ pub fn assert_indexes_are_derived(bench: &Bench, interval: u64) {
         let Some(base) = name.strip_suffix(".log") else { continue };
         let file = fs::File::open(bench.path(&name)).unwrap();
         let base_offset = Offset::new(base.parse().unwrap());
-        let scan = Scan::run(&file, bytes.len() as u64, base_offset, interval, Offset::ZERO);
+        let scan = Scan::run(&file, bytes.len() as u64, base_offset, interval, None);
         let is = |suffix: &str| fs::read(bench.path(&format!("{base}{suffix}"))).unwrap();
         assert_eq!(is(".index"), index::encode_all(&scan.index), "{base}.index");
         assert_eq!(is(".timeindex"), index::encode_all(&scan.time_index), "{base}.timeindex");
