@@ -136,8 +136,10 @@ fn random_lines() -> impl Strategy<Value = Step> {
     });
     prop_oneof![
         draw(&["topic", "fault"]).prop_map(Step::Draw),
-        (numbers(0..999), numbers(1..9), numbers(0..99), weights)
-            .prop_map(|(steps, keys, size, weights)| Step::Random(Random { steps, keys, size, weights }))
+        (numbers(0..999), numbers(1..9), numbers(0..99), numbers(0..9), weights)
+            .prop_map(|(steps, keys, size, copied, weights)| {
+                Step::Random(Random { steps, keys, size, copied, weights })
+            })
             .prop_filter("it makes steps", |step| sense::wrong(step).is_none()),
     ]
 }

@@ -31,6 +31,8 @@ pub struct Random {
     pub keys: Vec<u32>,
     /// The largest value of a record, in bytes.
     pub size: Vec<u32>,
+    /// Of how many values one begins with records, as a client's do that copies a log; 0: none.
+    pub copied: Vec<u32>,
     /// How often each kind of step comes, in proportion; of several values the seed draws one, so that runs differ in
     /// what happens in them at all.
     pub weights: Vec<(String, Vec<u32>)>,

@@ -45,14 +45,15 @@ pub fn draw_word(how: DrawHow) -> &'static str {
 
 /// A random block with nothing filled in.
 pub fn blank_random() -> Random {
-    Random { steps: Vec::new(), keys: Vec::new(), size: Vec::new(), weights: Vec::new() }
+    Random { steps: Vec::new(), keys: Vec::new(), size: Vec::new(), copied: Vec::new(), weights: Vec::new() }
 }
 
-/// `steps= keys= size= { weights … }`
+/// `steps= keys= size= copied= { weights … }`
 pub fn random(f: &mut impl Fields, random: &mut Random) {
     f.need("steps", &CHOICES, &mut random.steps);
     f.or("keys", &CHOICES, &mut random.keys, vec![4]);
     f.or("size", &CHOICES, &mut random.size, vec![64]);
+    f.or("copied", &CHOICES, &mut random.copied, vec![0]);
     f.weights(random);
 }
 

@@ -238,7 +238,9 @@ impl Unfolding<'_> {
             .map(|(name, weights)| (name.as_str(), weights.choose(world).copied().unwrap_or(0)))
             .filter(|(_, weight)| *weight > 0)
             .collect();
-        let mut mover = Mover { streams: &mut self.streams, topics: &mut self.topics, keys, size, made: 0 };
+        let copied = random.copied.choose(world).copied().unwrap_or(0);
+        let (streams, topics) = (&mut self.streams, &mut self.topics);
+        let mut mover = Mover { streams, topics, keys, size, copied, made: 0 };
         // A scenario that was read has no more; of one that was not, the last moves come less often.
         let sum = weights.iter().fold(0, |sum: u32, (_, weight)| sum.saturating_add(*weight));
         for _ in 0..steps {

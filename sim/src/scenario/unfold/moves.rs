@@ -7,6 +7,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
 
 use super::{Streams, Topic};
+use crate::oracle::decode;
 use crate::scenario::{
     Aim, Branch, ClockChange, Consume, Content, CreateTopic, Expect, Fault, FaultKind, FilePosition, Keep,
     Link, LookUp, OffsetAt, Op, Phase, Produce, Start, StartExpect, Step, Surgery,
@@ -66,6 +67,8 @@ pub(super) struct Mover<'a> {
     pub(super) keys: u32,
     /// The largest value.
     pub(super) size: u32,
+    /// Of how many values one begins with records; 0: none.
+    pub(super) copied: u32,
     /// How many topics it has made: no name comes twice, so that a deleted topic is not taken for a new one.
     pub(super) made: u32,
 }
@@ -141,12 +144,15 @@ impl Mover<'_> {
             2 | 3 => rng.random_range(0..=self.size),
             _ => rng.random_range(0..=self.size.min(24)),
         };
+        let is_copied = self.copied > 0 && rng.random_range(0..self.copied) == 0;
+        let value =
+            if is_copied { records(rng.random_range(0..=self.size)) } else { Content::Size(size.into()) };
         let count = *[1, 1, 1, 2, 3, 8].choose(rng).unwrap_or(&1);
         Step::Produce(Produce {
             partition: (rng.random_range(0..4u32) == 0).then(|| rng.random_range(0..topic.partitions)),
             topic: topic.name,
             key,
-            value: Content::Size(size.into()),
+            value,
             count,
             batch: *[1, count].choose(rng).unwrap_or(&1),
             expect: Expect::Any,
@@ -458,4 +464,23 @@ fn changed(surgery: Surgery) -> Step {
 fn bytes(rng: &mut impl Rng) -> Vec<u8> {
     let length = rng.random_range(1..40);
     (0..length).map(|_| rng.random()).collect()
+}
+
+/// What a client sends that copies a log: a value of so many bytes that begins with records as a log has them, where there is room
+/// for one, with offsets that may be due in its own log, may lie behind it, or be any others.
+fn records(size: u32) -> Content {
+    let len = usize::try_from(size).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    for offset in u64::from(size % 32).. {
+        let record = decode::record(offset, 0, None, b"of another log");
+        if bytes.len() + record.len() > len {
+            break;
+        }
+        bytes.extend(record);
+    }
+    if bytes.is_empty() {
+        return Content::Size(size.into());
+    }
+    bytes.resize(len, b'x');
+    Content::Hex(bytes)
 }

@@ -2,7 +2,8 @@
 //! printed and read back.
 
 use super::{MOVES, is_explicit, unfold};
-use crate::scenario::{Scenario, Step, Surgery, parse, print};
+use crate::oracle::decode;
+use crate::scenario::{Content, Scenario, Step, Surgery, parse, print};
 
 /// Every move, with every value of its world drawn.
 fn everything() -> Scenario {
@@ -14,7 +15,7 @@ fn moves(steps: &str) -> Scenario {
     let text = format!(
         "scenario \"all moves\"\ndraw broker durability=\"os | always\" segment-bytes=\"256 | 4096\"\n\
          draw disk profile=\"strict | lying\"\ntopic orders partitions=2\n\
-         random steps=\"{steps}\" keys=\"1 | 5\" size=100 {{\n    weights {}\n}}\n",
+         random steps=\"{steps}\" keys=\"1 | 5\" size=100 copied=8 {{\n    weights {}\n}}\n",
         weights.join(" ")
     );
     parse("all", &text).expect("it is right")
@@ -100,4 +101,22 @@ fn a_change_of_nothing_is_left_out_and_what_is_written_can_be_read() {
         assert_eq!(explicit.line_of(u32::try_from(steps - 1).expect("few")), Some(4));
         assert_eq!(parse("t", &print(&explicit)).ok(), Some(explicit));
     }
+}
+
+/// A reader that looks for records inside of a broken one finds them in such a value.
+#[test]
+fn some_values_hold_records_of_different_offsets() {
+    let first = |step: &Step| match step {
+        Step::Produce(produce) => match &produce.value {
+            Content::Hex(bytes) => {
+                Some(decode::record_at(bytes, 0).expect("a value of bytes is records").offset)
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let offsets: std::collections::BTreeSet<u64> = (0..20)
+        .flat_map(|seed| unfold(&everything(), seed).steps.iter().filter_map(first).collect::<Vec<_>>())
+        .collect();
+    assert!(offsets.len() > 3, "{offsets:?}");
 }
