@@ -27,7 +27,8 @@ pub struct Sealed {
     pub end: Offset,
     /// Bytes of its log.
     pub bytes: u64,
-    /// Its largest timestamp, and the first offset that has it; `None` where it has no readable record.
+    /// Its largest timestamp, and the first offset that has it; `None` where it has no readable record, or where that cannot be
+    /// told, or not from its index.
     pub latest: Option<(Timestamp, Offset)>,
     /// How many entries each of its indexes has.
     pub entries: u64,

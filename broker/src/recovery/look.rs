@@ -170,13 +170,16 @@ impl<D: Disk> Recovery<'_, D> {
         }
         self.name_faults(&segment.path, &scan);
         self.strays.extend(&scan.misplaced);
-        let (sealed, whole) = self.settle_end(&segment, &scan);
+        let (mut sealed, whole) = self.settle_end(&segment, &scan);
         let damaged = !scan.holes.is_empty() || matches!(scan.tail, Tail::Damaged(_));
-        if !damaged || self.remember_damage(base) {
-            let restored = self.restore_indexes(base, &scan);
-            if !damaged && restored && scan.unreadable.is_empty() {
-                self.forget_damage(&segment);
-            }
+        let restored = (!damaged || self.remember_damage(base)) && self.restore_indexes(base, &scan);
+        if restored && !damaged && scan.unreadable.is_empty() {
+            self.forget_damage(&segment);
+        }
+        if segment.is_marked && !restored {
+            // Its indexes may be those of an earlier start, which leave out records that can be read now: a lookup by time
+            // must not pass over them.
+            sealed.latest = None;
         }
         let stays = scan.tail == Tail::Torn && self.was_synced_beyond(scan.end);
         let torn = if stays { segment.len - scan.end_at.get() } else { 0 };
