@@ -330,6 +330,10 @@ mod tests {
         assert_eq!((parse("synced"), parse("synced.tmp")), (Name::Synced, Name::Tmp));
         assert_eq!(parse("00000000000000000007.log.unsynced"), Name::Unsynced(Offset::new(7)));
         assert_eq!(parse("00000000000000000007.log.damaged"), Name::Damaged(Offset::new(7)));
+        // No record has that offset.
+        let last = Offset::new(Offset::MAX.get() - 1);
+        assert_eq!(parse(&segment_name(last, Kind::Log)), Name::Segment(last, Kind::Log));
+        assert_eq!(parse(&segment_name(Offset::MAX, Kind::Log)), Name::Foreign);
         for foreign in [
             "0.log",
             "foo.log",

@@ -309,8 +309,8 @@ mod tests {
             // Where none follows, it is what was found; what lies in its value is no record of this log.
             let follows = &whole[259..];
             for stray in [misplaced(b"stray"), misplaced(follows)] {
-                let bytes = [&whole[..at], &stray].concat();
-                assert_eq!(scan(&bytes).tail, rest);
+                let found = scan(&[&whole[..at], &stray].concat());
+                assert_eq!((found.records, found.holes.len(), &found.tail), (1, 0, &rest));
             }
         }
     }
@@ -342,6 +342,32 @@ mod tests {
         assert_eq!(end_by(&[10], 28), Some(11));
         assert_eq!(end_by(&[12, 5000, 3], 2 * 28), Some(13));
         assert_eq!(end_by(&[12], 2 * 28 - 1), None);
+    }
+
+    /// The log had come as far as the furthest of them shows, whatever lies behind that one.
+    #[test]
+    fn of_several_misplaced_records_the_one_with_the_highest_offset_counts() {
+        let whole = log(&[b"0", b"1", b"2", b"3", b"4"]);
+        let stray = |offset| {
+            let mut batch = Batch::new();
+            batch.push(None, b"01");
+            batch.seal(Offset::new(offset), Timestamp::ZERO);
+            batch.bytes().to_vec()
+        };
+        let disorder =
+            |at| Tail::Disorder(Misplaced { found: Offset::new(9), position: Position::new(at) });
+        let highest = |bytes: &[u8]| scan(bytes).misplaced.into_iter().max().map(Offset::get);
+        for (first, second, at) in [(9, 7, 30), (7, 9, 60)] {
+            assert_eq!(scan(&[&whole[..30], &stray(first), &stray(second)].concat()).tail, disorder(at));
+            let mut bytes = whole.clone();
+            bytes[30..60].copy_from_slice(&stray(first));
+            bytes[90..120].copy_from_slice(&stray(second));
+            assert_eq!(highest(&bytes), Some(9));
+        }
+        let mut bytes = whole.clone();
+        bytes[30..60].copy_from_slice(&stray(9));
+        bytes[100] ^= 1;
+        assert_eq!(highest(&bytes), Some(9), "a hole without any lies behind it");
     }
 
     #[test]
