@@ -124,6 +124,35 @@ async fn a_shared_log_that_cannot_be_copied_is_believed_no_more_than_another() {
     }
 }
 
+/// Where a damaged log ends is noted; but not in a note that is another's, too.
+#[tokio::test]
+async fn a_shared_note_of_syncs_that_cannot_be_copied_is_not_written_over() {
+    let (bench, copy) = (Bench::new(settings()), Bench::new(settings()));
+    let (broker, partition) = bench.one_partition().await;
+    append(&partition, &["a", "b"]).await;
+    partition.idle().await;
+    let says_less = bench.files()["synced"].clone();
+    append(&partition, &["c"]).await;
+    partition.idle().await;
+    drop((broker, partition));
+    let mut log = bench.files()[LOG_0].clone();
+    log[35] ^= 1;
+    fs::write(bench.path(LOG_0), log).unwrap();
+    fs::write(bench.path("synced"), says_less).unwrap();
+    link_all(bench.dir.path(), copy.dir.path());
+
+    let before = bench.files();
+    let disk = Failing::default();
+    // The copy does not fit, and a note in the place of one does.
+    disk.0.file_bytes_max.store(4096, Ordering::SeqCst);
+    let world = World { disk, clock: copy.clock.clone(), work: Arc::new(Threads) };
+    let (_broker, report) = Broker::open(world, copy.dir.path(), settings(), &|_, _, _| {}).unwrap();
+    let fenced = report.partitions[0].fenced.as_ref().unwrap();
+    assert!(fenced.contains("synced has another name"), "{fenced}");
+    assert_eq!(report.partitions[0].damage.len(), 1);
+    assert_eq!(bench.files(), before);
+}
+
 /// A backup is made of links, and then an index can be read no more: it is derived.
 #[tokio::test]
 async fn a_shared_index_that_cannot_be_copied_is_built_anew() {

@@ -383,7 +383,6 @@ async fn who_waits_for_a_sync_of_what_was_deleted_is_told_that() {
     }
 }
 
-/// Waits until this is so.
 /// A sync is under way when its topic is deleted, and finds no directory to note itself in. Of all others the run may say what it said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_deletion_during_a_sync_does_not_take_back_what_the_run_has_said() {
@@ -409,6 +408,7 @@ async fn a_deletion_during_a_sync_does_not_take_back_what_the_run_has_said() {
     closes(&broker).await;
 }
 
+/// Waits until this is so.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waits = async {
         while !is_so() {
@@ -436,6 +436,8 @@ async fn who_waits_for_a_sync_that_panics_is_told() {
     assert_eq!(append(&partition, "1").await.unwrap_err().code(), Code::Fenced);
     disk.0.panics.store(false, Ordering::SeqCst);
     closes(&broker).await;
+    // Nobody knows how far that sync has come: another one is not believed.
+    assert_eq!(partition.committed(end).await.unwrap_err().code(), Code::OutcomeUnknown);
 }
 
 #[tokio::test]
