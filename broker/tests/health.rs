@@ -59,10 +59,15 @@ async fn damage_is_told_as_long_as_what_is_damaged_is_kept() {
 
     let housekeeping = tokio::spawn(broker.clone().housekeeping());
     bench.clock.set(6500);
-    while partition.range().unwrap().start < Offset::new(4) {
+    while broker.stats().segments_deleted.get() < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(Health::of(&broker), damaged("one place"), "and the other is deleted");
+    bench.clock.set(7500);
+    while broker.stats().segments_deleted.get() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(Health::of(&broker), Health::default(), "and so is what the start has found");
     housekeeping.abort();
 }
 

@@ -202,9 +202,11 @@ async fn retention_deletes_from_the_front_and_offsets_go_on() {
     }
     assert_eq!(partition.range().unwrap().start, Offset::ZERO);
     bench.clock.set(6500);
-    while partition.range().unwrap().start < Offset::new(10) {
+    // The log start offset has risen before that: where a removal begins.
+    while broker.stats().segments_deleted.get() < 5 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    assert_eq!(partition.range().unwrap().start, Offset::new(10));
     assert_eq!(
         append(&partition, &["next"]).await,
         Offset::new(10),
@@ -455,12 +457,12 @@ async fn what_a_log_has_done_is_counted() {
     assert_eq!(partition.read(Offset::ZERO, 60).unwrap_err().code(), Code::Corrupt);
     assert_eq!((stats.damage_read.get(), stats.bytes_read.get()), (1, 60));
     let housekeeping = tokio::spawn(broker.clone().housekeeping());
-    while partition.range().unwrap().start < Offset::new(4) {
+    while stats.segments_deleted.get() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     housekeeping.abort();
     assert!(housekeeping.await.unwrap_err().is_cancelled());
-    assert_eq!(stats.segments_deleted.get(), 2);
+    assert_eq!(partition.range().unwrap().start, Offset::new(4));
 }
 
 #[tokio::test]
