@@ -93,6 +93,8 @@ async fn a_connection_that_was_closed_unseen_costs_no_request() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::new(TcpConnector, listener.local_addr().unwrap().to_string(), Options::default());
     let (closed, is_closed) = std::sync::mpsc::channel();
+    // Closed any sooner, it may be seen with the answer.
+    let (answered, is_answered) = std::sync::mpsc::channel();
     #[allow(clippy::disallowed_methods)] // the server's own thread: the client's is stopped
     let server = std::thread::spawn(move || {
         let exchange = |response| {
@@ -103,11 +105,14 @@ async fn a_connection_that_was_closed_unseen_costs_no_request() {
             stream.write_all(&answer(response)).unwrap();
             stream
         };
-        drop(exchange(listed()));
+        let stream = exchange(listed());
+        is_answered.recv().unwrap();
+        drop(stream);
         closed.send(()).unwrap();
         exchange(produced())
     });
     ok(client.topics().await);
+    answered.send(()).unwrap();
     is_closed.recv().unwrap();
     assert_eq!(ok(client.produce("t", Some(0), record("once")).await).offset, Offset::new(7));
     drop(server.join().unwrap());
