@@ -278,9 +278,8 @@ impl Broken {
     }
 
     /// Whether a valid record that can follow does.
-    fn is_followed_by(&self, (at, offset): Place) -> bool {
-        let is_behind = self.end.is_some_and(|end| at >= end) && offset != self.offset.next();
-        !self.is_named || (is_behind && !self.is_end_wrong)
+    fn is_followed_by(&self, (at, _): Place) -> bool {
+        !self.is_named || (self.end.is_some_and(|end| at >= end) && !self.is_end_wrong)
     }
 
     /// Whether a valid record that can follow, and ends at `end`, shows that this one ends elsewhere than it says.
@@ -303,7 +302,7 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::disk::counted::Counted;
-    use crate::scan::{Hole, Scan, Tail};
+    use crate::scan::{Hole, Misplaced, Scan, Tail};
     use crate::units::{Position, Timestamp};
 
     /// Records from this offset on, one of each value.
@@ -394,6 +393,33 @@ mod tests {
         let found = scan(&bytes);
         let holes: Vec<(u64, u64)> = found.holes.iter().map(|h| (h.first.get(), h.next.get())).collect();
         assert_eq!((holes, found.records, found.end.get()), (vec![(1, 2), (5, 6)], 5, 7));
+    }
+
+    /// The size of one record and something else of it have rotted. The next one lies across the place that the size points to,
+    /// and there is room for it behind that place as well.
+    #[test]
+    fn a_size_that_points_into_the_next_record_does_not_hide_it() {
+        let mut bytes = log(0, &[b"one", b"two", &[7; 300], b"four", b"five"]);
+        let says = u32::try_from(HEADER_BYTES + 100).unwrap();
+        bytes[32..][record::SIZE_AT].copy_from_slice(&says.to_be_bytes());
+        bytes[32 + 20] ^= 1;
+        let found = scan(&bytes);
+        let holes: Vec<(u64, u64)> = found.holes.iter().map(|h| (h.first.get(), h.next.get())).collect();
+        assert_eq!((holes, found.records, found.end.get()), (vec![(1, 2)], 4, 5));
+    }
+
+    /// What lies in a value is no record of the log, though the one that the file ends with is none of its next ones.
+    #[test]
+    fn a_misplaced_record_at_the_end_makes_no_record_of_what_lies_in_a_value_before_it() {
+        for value in values() {
+            let mut bytes = log(0, &[b"one", &value]);
+            *bytes.last_mut().unwrap() ^= 1;
+            let at = Position::new(bytes.len() as u64);
+            bytes.extend(log(1 << 40, &[b"stray"]));
+            let found = scan(&bytes);
+            let tail = Tail::Damaged(Misplaced { found: Offset::new(1 << 40), position: at });
+            assert_eq!((found.records, found.holes.len(), found.tail), (1, 0, tail));
+        }
     }
 
     #[test]
