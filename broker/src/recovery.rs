@@ -582,11 +582,8 @@ impl<D: Disk> Recovery<'_, D> {
         if syncs {
             self.sync(base, log)?;
             self.is_durable = true;
-        }
-        // A roll that a crash interrupted may have made this file, still empty, without making its name durable; no later sync
-        // of the file would, nor a clean stop.
-        let interrupted = last.bytes == 0 && !matches!(self.told.evidence, Evidence::Clean(_));
-        if syncs || interrupted {
+            // A roll that a crash interrupted may have made this file without making its name durable; no later sync of the file
+            // would, nor a clean stop. After a power loss, what is there has a name that lasts.
             disk::sync_dir(self.disk, &self.disk.open_dir(self.told.dir)?)?;
         }
         // What a cut has synced is for this run's promise, too. Of what a clean stop left, that stop speaks.
