@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use sim::barriers::source::places;
+
 fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sim")).args(args).env("COLUMNS", "300").output().expect("it starts")
 }
@@ -167,4 +169,15 @@ fn scenarios_that_say_nothing_about_barriers_are_counted() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("fails with every sync in place (unmet expectation): left out"), "{said}");
     assert!(said.contains("(1 scenarios; 1 left out, which fail with every sync in place, "), "{said}");
+}
+
+/// What the table of barriers shows can be pasted behind `--without`: also a call that syncs only by way of other functions.
+#[test]
+fn each_place_that_syncs_can_be_switched_off() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = written(dir.path(), "a.kdl", "scenario \"t\"\ntopic orders\n");
+    for place in places() {
+        let output = sim(&["run", &file, "--without", &place.to_string()]);
+        assert_ne!(output.status.code(), Some(2), "{place}: {output:?}");
+    }
 }
