@@ -171,6 +171,68 @@ fn scenarios_that_say_nothing_about_barriers_are_counted() {
     assert!(said.contains("(1 scenarios; 1 left out, which fail with every sync in place, "), "{said}");
 }
 
+/// Fails with some of its seeds, without any crash.
+const FAILS: &str =
+    "scenario \"t\" seeds=\"0..2\"\ntopic orders\neach consume orders expect-count=\"0 | 1\"\n";
+
+/// What it printed, and what it complained of.
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// Where a failure cannot be kept, it is told all the same, with all that the runs add up to.
+#[test]
+fn a_sweep_that_cannot_write_tells_what_it_has_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let generator = written(dir.path(), "a.kdl", FAILS);
+    let taken = written(dir.path(), "taken", "no directory");
+    let below = format!("{taken}/below");
+    let sweep = |args: &[&str]| {
+        let fixed = ["sweep", &generator, "--seeds=0..6", "--jobs=1", "--allow-unreached"];
+        Command::new(env!("CARGO_BIN_EXE_sim"))
+            .args([&fixed, args].concat())
+            .current_dir(dir.path())
+            .output()
+            .expect("it starts")
+    };
+    for (args, path, failed) in [
+        (&["--failures", &below][..], &*below, 1),
+        (&["--failures", &below, "--keep-going"], &below, 3),
+        (&["--out=/dev/full"], "/dev/full", 1),
+        (&["--out=/dev/full", "--keep-going"], "/dev/full", 3),
+    ] {
+        let output = sweep(args);
+        let (told, complained) = said(&output);
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {told}{complained}");
+        assert!(told.contains("FAILED  a with seed 1"), "{args:?}: {told}");
+        let sum = told.lines().find_map(|line| line.strip_prefix("failed ")?.trim().parse().ok());
+        assert_eq!(sum, Some(failed), "{args:?}: {told}");
+        assert!(complained.contains(path), "{args:?}: {complained}");
+    }
+    let output = sweep(&["--out", &below]);
+    let (told, complained) = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.is_empty() && complained.starts_with(&format!("{below}: ")), "{told}{complained}");
+}
+
+#[test]
+fn an_exploration_that_cannot_keep_what_it_has_found_tells_it_and_offers_no_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "scenario \"t\"\nbroker durability=always\ntopic orders\nproduce orders value=\"v\"\n";
+    let file = written(dir.path(), "a.kdl", text);
+    let taken = written(dir.path(), "taken", "no directory");
+    let failures = format!("{taken}/below");
+    let log = places().into_iter().find(|place| place.file.ends_with("segment.rs"));
+    let off = log.expect("a log is synced").to_string();
+    let output = sim(&["explore", "--depth=1", "--without", &off, "--failures", &failures, &file]);
+    let (told, complained) = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{told}{complained}");
+    assert!(told.contains("\nFAILED ") && told.contains("power-loss keep=nothing"), "{told}");
+    assert!(!told.contains("see it again"), "{told}");
+    assert!(complained.contains(&format!("{failures}/a-0.kdl: ")), "{complained}");
+}
+
 /// What the table of barriers shows can be pasted behind `--without`: also a call that syncs only by way of other functions.
 #[test]
 fn each_place_that_syncs_can_be_switched_off() {

@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::bar::Bar;
 use super::find::find;
+use super::keep::keep;
 use super::out::{complain, say};
 use super::{duration, hurry, images, number};
 use sim::explore::{Bounds, Report, Run, Violation, Whereabouts, explore_telling, locate, witness};
@@ -72,7 +73,8 @@ fn profile(name: &str) -> Result<Profile, String> {
 }
 
 impl Explore {
-    /// Exit code 0: all held. 1: a promise was broken, or the run itself failed. 2: the scenario is wrong. 4: the harness failed.
+    /// Exit code 0: all held. 1: a promise was broken, or the run itself failed. 2: the scenario is wrong. 4: the harness failed,
+    /// or what was found could not be kept.
     pub fn run(&self) -> ExitCode {
         if let Err(code) = super::syncs(self.without.as_ref()) {
             return code;
@@ -117,7 +119,9 @@ impl Explore {
             if let Some(violation) = &report.first {
                 codes.push(1);
                 say!("\nFAILED {violation}");
-                self.show(file, &run, violation, &whereabouts);
+                if !self.show(file, &run, violation, &whereabouts) {
+                    codes.push(4);
+                }
             }
             drop(watch);
             if let Some(panicked) = &report.panicked {
@@ -162,26 +166,27 @@ impl Explore {
         )
     }
 
-    /// What a violation needs to be seen again, and understood.
-    fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation, whereabouts: &Whereabouts) {
+    /// What a violation needs to be seen again, and understood. Gives whether it could be kept in a file, where there is one.
+    fn show(&self, file: &ScenarioFile, run: &Run, violation: &Violation, whereabouts: &Whereabouts) -> bool {
         let watch = hurry(self.patience, &file.path, run.scenario.seeds.start);
         let witness = witness(run, violation);
         drop(watch);
+        let mut kept = true;
         match witness {
             None => say!("\nthe crash comes before the first step: no fault can be aimed at it"),
             Some(found) => {
-                let text = print(&found.scenario);
-                say!("\n{text}");
-                let name = file.name.replace("::", "-");
-                let path = self.failures.join(format!("{name}-{}.kdl", run.scenario.seeds.start));
-                let written =
-                    std::fs::create_dir_all(&self.failures).and_then(|()| std::fs::write(&path, text));
-                let path = path.display();
-                if let Err(e) = written {
-                    say!("{path}: {e}");
+                say!("\n{}", print(&found.scenario));
+                match keep(&self.failures, &file.name, run.scenario.seeds.start, &found.scenario) {
+                    Ok(path) => {
+                        let off =
+                            run.off.as_ref().map_or_else(String::new, |off| format!(" --without {off}"));
+                        say!("see it again: {SIM} run {}{off}", path.display());
+                    }
+                    Err(why) => {
+                        complain!("that scenario is not kept: {why}");
+                        kept = false;
+                    }
                 }
-                let off = run.off.as_ref().map_or_else(String::new, |off| format!(" --without {off}"));
-                say!("see it again: {SIM} run {path}{off}");
                 if !found.shows {
                     say!(
                         "the executor has not shown it with this scenario: the crash could not be placed as finely"
@@ -195,5 +200,6 @@ impl Explore {
                 None => say!("\nno single sync mends it"),
             }
         }
+        kept
     }
 }

@@ -17,6 +17,7 @@ pub mod check;
 pub mod explore;
 mod figures;
 mod find;
+mod keep;
 pub mod list;
 pub mod merge;
 pub mod new;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use clap::Args;
 
 use super::duration;
 use super::find::find;
+use super::keep::keep;
 use super::out::{complain, say, say_on};
 use sim::report::{self, SIM};
-use sim::scenario::syntax::print;
 use sim::sweep::record::{Head, Line, Record};
 use sim::sweep::sums::Sums;
 use sim::sweep::{End, Generator, Plan, Ran, sweep};
@@ -75,13 +75,18 @@ impl Sweep {
             Ok(plan) => plan,
             Err(code) => return code,
         };
-        match self.go(&plan) {
-            Ok(code) => ExitCode::from(code),
-            Err(e) => {
-                complain!("{e}");
+        match self.records() {
+            Ok(records) => ExitCode::from(self.go(&plan, records)),
+            Err(why) => {
+                complain!("{why}");
                 ExitCode::from(4)
             }
         }
+    }
+
+    /// The file for a line of each run, where one is wanted.
+    fn records(&self) -> Result<Option<Records>, String> {
+        self.out.as_deref().map(Records::create).transpose()
     }
 
     fn plan(&self) -> Result<Plan, ExitCode> {
@@ -105,57 +110,51 @@ impl Sweep {
         })
     }
 
+    /// Gives what `sim` ends with. That something could not be written changes that, and nothing of what is said before.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
-    fn go(&self, plan: &Plan) -> io::Result<u8> {
-        let mut out = self.out.as_ref().map(File::create).transpose()?.map(BufWriter::new);
+    fn go(&self, plan: &Plan, mut records: Option<Records>) -> u8 {
         let head = Head::of(plan);
-        write(&mut out, &Line::Sweep(head.clone()))?;
         let mut sums = Sums::of_one_sweep();
+        let mut trouble = Trouble::default();
+        trouble.of(write(&mut records, &Line::Sweep(head.clone())));
         sums.asked(head);
         let began = Instant::now();
         let bar = Bar::new(plan.runs());
         let mut shown = BTreeSet::new();
-        let mut trouble = Ok(());
         let end = sweep(plan, |ran| {
             if let Some(ran) = ran {
                 let record = Record::of(plan, &ran);
                 sums.add(&record);
-                let told = write(&mut out, &Line::Run(record.clone())).and_then(|()| {
-                    let new = record.failure.as_ref().is_some_and(|f| shown.insert(f.kind.clone()));
-                    if new { self.show(plan, &ran, &bar) } else { Ok(()) }
-                });
-                if trouble.is_ok() {
-                    trouble = told;
+                trouble.of(write(&mut records, &Line::Run(record.clone())));
+                if record.failure.is_some_and(|failure| shown.insert(failure.kind)) {
+                    trouble.of(self.show(plan, &ran, &bar));
                 }
             }
             bar.show(&sums, began.elapsed());
         });
         bar.clear();
-        trouble?;
-        if let Some(out) = &mut out {
-            out.flush()?;
-        }
+        trouble.of(records.map_or(Ok(()), Records::end));
         say!("{}", figures::speed(&sums, began.elapsed(), plan.jobs));
         if self.beside_bare {
-            say!("{}", figures::beside_bare(plan).map_err(io::Error::other)?);
+            match figures::beside_bare(plan) {
+                Ok(figures) => say!("{figures}"),
+                Err(why) => trouble.of(Err(why)),
+            }
         }
         let partial = plan.shard.1 > 1 || end == End::Failed;
         let code = verdict(&sums, self.allow_unreached || partial);
-        Ok(match end {
-            End::Harness(why) => {
-                complain!("\n{why}");
-                4
-            }
-            End::Budget => {
-                say!("\nthe budget ran out after {} of {} runs", sums.runs(), plan.runs());
-                code
-            }
-            End::Done | End::Failed => code,
-        })
+        match end {
+            End::Harness(why) => trouble.of(Err(why)),
+            End::Budget => say!("\nthe budget ran out after {} of {} runs", sums.runs(), plan.runs()),
+            End::Done | End::Failed => {}
+        }
+        trouble.tell();
+        if trouble.0.is_empty() { code } else { 4 }
     }
 
-    /// The first failure of its kind: in full, with the scenario in a file, and what to do next.
-    fn show(&self, plan: &Plan, ran: &Ran, bar: &Bar) -> io::Result<()> {
+    /// The first failure of its kind: in full, with the scenario in a file, and what to do next. An error where there is no such
+    /// file.
+    fn show(&self, plan: &Plan, ran: &Ran, bar: &Bar) -> Result<(), String> {
         let Some(generator) = plan.generators.get(ran.generator) else { return Ok(()) };
         let (path, seed) = (&generator.path, ran.seed);
         let mut text = format!("FAILED  {} with seed {seed}\n", generator.name);
@@ -167,19 +166,69 @@ impl Sweep {
                 seed + 1
             );
         }
+        let mut kept = Ok(());
         if let Some(outcome) = &ran.failed {
-            let name = generator.name.replace("::", "-");
-            let file = self.failures.join(format!("{name}-{seed}.kdl"));
-            std::fs::create_dir_all(&self.failures)?;
-            std::fs::write(&file, print(&outcome.scenario))?;
-            let file = file.display();
             text += &report::explained(outcome, false);
-            text += &format!("\n  the scenario, with all that the seed chose: {file}\n");
-            text += &format!("  see it again:    {}\n", report::replay(path, seed, &[]));
-            text += &format!("  make it smaller: {SIM} shrink {file} -o target/small.kdl\n");
+            let again = report::replay(path, seed, &[]);
+            match keep(&self.failures, &generator.name, seed, &outcome.scenario) {
+                Ok(file) => {
+                    let file = file.display();
+                    text += &format!("\n  the scenario, with all that the seed chose: {file}\n");
+                    text += &format!("  see it again:    {again}\n");
+                    text += &format!("  make it smaller: {SIM} shrink {file} -o target/small.kdl\n");
+                }
+                Err(why) => {
+                    text += &format!("\n  the scenario, with all that the seed chose, is not kept: {why}\n");
+                    text += &format!("  see it again:    {again}\n");
+                    kept = Err(why);
+                }
+            }
         }
         bar.print(&text);
-        Ok(())
+        kept
+    }
+}
+
+/// What could not be done beside the runs, each told once, and at the end.
+#[derive(Default)]
+struct Trouble(Vec<String>);
+
+impl Trouble {
+    fn of(&mut self, done: Result<(), String>) {
+        if let Err(why) = done
+            && !self.0.contains(&why)
+        {
+            self.0.push(why);
+        }
+    }
+
+    fn tell(&self) {
+        for why in &self.0 {
+            complain!("\n{why}");
+        }
+    }
+}
+
+/// The file with a line for each run.
+struct Records {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Records {
+    fn create(path: &Path) -> Result<Self, String> {
+        let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    fn add(&mut self, line: &Line) -> Result<(), String> {
+        let written = serde_json::to_writer(&mut self.file, line).map_err(io::Error::other);
+        let written = written.and_then(|()| self.file.write_all(b"\n"));
+        written.map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        self.file.flush().map_err(|e| format!("{}: {e}", self.path.display()))
     }
 }
 
@@ -197,10 +246,13 @@ fn apart(generators: &[Generator]) -> Result<(), ExitCode> {
     Ok(())
 }
 
-fn write(out: &mut Option<BufWriter<File>>, line: &Line) -> io::Result<()> {
-    let Some(out) = out else { return Ok(()) };
-    serde_json::to_writer(&mut *out, line).map_err(io::Error::other)?;
-    out.write_all(b"\n")
+/// What cannot be written once is not written any further: a file with a gap in it would tell of fewer runs than there were.
+fn write(records: &mut Option<Records>, line: &Line) -> Result<(), String> {
+    let written = records.as_mut().map_or(Ok(()), |records| records.add(line));
+    if written.is_err() {
+        *records = None;
+    }
+    written
 }
 
 /// Prints what the runs add up to, and gives what `sim` ends with.
