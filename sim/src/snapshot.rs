@@ -60,8 +60,8 @@ fn said(trace: &Trace, facts: bool) -> BTreeMap<u32, Vec<Arc<str>>> {
 fn show(out: &mut String, node: &Node, said: &BTreeMap<u32, Vec<Arc<str>>>, outcome: &Outcome, depth: usize) {
     let came = said.get(&node.id).map(|rounds| rounds_of(rounds)).unwrap_or_default();
     let text = match &node.step {
-        Step::Check(check) if came.is_empty() => checked(check, outcome),
-        Step::Check(check) => format!("{}\n{came}", checked(check, outcome)),
+        Step::Check(check) if came.is_empty() => checked(node.id, check, outcome),
+        Step::Check(check) => format!("{}\n{came}", checked(node.id, check, outcome)),
         _ => came,
     };
     let line = format!("{:indent$}{}", "", node.text, indent = depth * 2);
@@ -97,7 +97,9 @@ fn rounds_of(rounds: &[Arc<str>]) -> String {
     }
 }
 
-fn checked(check: &Check, outcome: &Outcome) -> String {
+/// What is known of the promises that a check asks for. That they hold is known only where the run has come to the check, could look
+/// at the broker there each time, and was judged.
+fn checked(step: u32, check: &Check, outcome: &Outcome) -> String {
     let asked = |number: u8| check.promises.is_empty() || check.promises.contains(&number);
     let broken = outcome.failures.iter().filter_map(|failure| match failure {
         Failure::Broken(broken) if asked(broken.promise.number()) => Some(broken.promise),
@@ -112,6 +114,19 @@ fn checked(check: &Check, outcome: &Outcome) -> String {
     if !broken.is_empty() {
         return format!("{} broken", names(&broken));
     }
+    let came = outcome
+        .trace
+        .entries
+        .iter()
+        .any(|entry| matches!(entry.event, Event::Step { step: s, .. } if s == step));
+    let unjudged = outcome.failures.iter().any(|failure| match failure {
+        Failure::Impossible { step: impossible, .. } => *impossible == step,
+        Failure::Harness(_) | Failure::Stuck(_) => true,
+        _ => false,
+    });
+    if !came || unjudged {
+        return "not checked".to_owned();
+    }
     if check.promises.is_empty() {
         return "P1..P12 hold".to_owned();
     }
@@ -121,8 +136,41 @@ fn checked(check: &Check, outcome: &Outcome) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::outcome;
+    use crate::outcome::{self, Failure};
     use crate::scenario::parse;
+    use crate::trace::Trace;
+
+    /// The row of the first check in what comes of these steps.
+    fn row_of_check(steps: &str) -> String {
+        let text = format!("scenario \"t\"\ntopic a\n{steps}\n");
+        let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+        let shown = super::render_facts(&outcome);
+        let row = shown.lines().find(|line| line.trim_start().starts_with("check"));
+        row.expect("there is one").split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_check_says_that_promises_hold_only_where_it_could_look() {
+        assert_eq!(row_of_check("check"), "P1..P12 hold");
+        for steps in [
+            "crash\ncheck",
+            "parallel { client a { check; }; client b { list-topics; }; }",
+            "repeat 2 { check; crash; }",
+        ] {
+            assert_eq!(row_of_check(steps), "not checked", "{steps}");
+        }
+        assert_eq!(row_of_check("crash\ncheck P2"), "P2 not checked");
+    }
+
+    #[test]
+    fn a_run_that_nobody_has_judged_has_kept_no_promise() {
+        let mut outcome = outcome::run(&parse("t.kdl", "scenario \"t\"\ncheck").expect("it can be read"), 0);
+        outcome.failures = vec![Failure::Harness("judging the run".to_owned())];
+        assert!(super::render(&outcome).contains("not checked"));
+        outcome.failures.clear();
+        outcome.trace = Trace::default();
+        assert!(super::render(&outcome).contains("not checked"));
+    }
 
     #[test]
     fn why_the_broker_did_not_start_is_shown_where_no_step_started_it() {
