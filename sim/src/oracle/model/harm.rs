@@ -31,6 +31,8 @@ pub struct Harm {
     orphaned: bool,
     /// Records that the scenario itself has written into it.
     planted: BTreeMap<u64, Content>,
+    /// The scenario has put records of it where the broker had not: a log over another one, or under another one's name.
+    moved: bool,
 }
 
 /// What happens to it.
@@ -101,6 +103,11 @@ impl Harm {
     pub fn planted(&mut self, offset: u64, content: Content) {
         self.planted.insert(offset, content);
     }
+
+    /// The scenario has put a record of it in another place.
+    pub fn moved(&mut self) {
+        self.moved = true;
+    }
 }
 
 /// What that explains.
@@ -108,7 +115,7 @@ impl Harm {
     /// Records may contradict each other, or what they were is gone: then only a person can say what holds, and until then the
     /// partition may take no writes.
     pub fn at_odds(&self) -> bool {
-        self.is_deceptive() || !self.planted.is_empty() || self.orphaned
+        self.is_deceptive() || !self.planted.is_empty() || self.moved || self.orphaned
     }
 
     /// It may hold something else than the broker has written, for good.

@@ -124,12 +124,20 @@ fn good(image: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
     good
 }
 
-/// The records that the scenario's hand has written into a partition's logs, by offset: those in their places, and those that lie
-/// where no record of their offset can, by which a start may find them contradicting the others. Of each, a byte is no longer what
-/// it was. What lay there before was written by nobody else than the broker, also where it can be seen only now, in the value of a
-/// record that was broken.
-fn written(before: &Image, after: &Image, topic: &str, partition: u32) -> BTreeMap<u64, Content> {
-    let (mut misplaced, mut good) = (BTreeMap::new(), BTreeMap::new());
+/// A record that the scenario's hand has put into a log.
+struct New {
+    offset: u64,
+    content: Content,
+    /// Whether no record of its offset can lie there, by which a start may find it contradicting the others.
+    misplaced: bool,
+    /// Whether one of its offset lay there before.
+    same_place: bool,
+}
+
+/// The records that the scenario's hand has put into a partition's logs. Of each, a byte is no longer what it was. What lay there
+/// before was written by nobody else than the broker, also where it can be seen only now, in the value of a record that was broken.
+fn put(before: &Image, after: &Image, topic: &str, partition: u32) -> Vec<New> {
+    let mut found = Vec::new();
     for segment in decode::segments(after, topic, partition) {
         let old = before.get(&format!("{}.log", segment.stem));
         let is_new = |r: &Stored<'_>| {
@@ -137,21 +145,38 @@ fn written(before: &Image, after: &Image, topic: &str, partition: u32) -> BTreeM
                 [r.position, r.position + r.len].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             old.is_none_or(|old| old.get(from..to) != segment.log.get(from..to))
         };
-        let content = |r: &Stored<'_>| (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value));
+        let lay_there = |r: &Stored<'_>| {
+            let at = usize::try_from(r.position).unwrap_or(usize::MAX);
+            old.and_then(|old| decode::record_at(old, at)).is_some_and(|old| old.offset == r.offset)
+        };
+        let new = |r: &Stored<'_>, misplaced| New {
+            offset: r.offset,
+            content: (r.key.map(Bytes::copy_from_slice), Bytes::copy_from_slice(r.value)),
+            misplaced,
+            same_place: lay_there(r),
+        };
         for piece in segment.pieces() {
             match piece {
-                Piece::Record(r) if is_new(&r) => _ = good.entry(r.offset).or_insert_with(|| content(&r)),
+                Piece::Record(r) if is_new(&r) => found.push(new(&r, false)),
                 Piece::Record(_) => {}
                 Piece::Bad { position, len } => {
                     let bytes = (position..position + len).filter_map(|at| usize::try_from(at).ok());
                     let records = bytes.filter_map(|at| decode::record_at(segment.log, at)).filter(is_new);
-                    misplaced.extend(records.map(|r| (r.offset, content(&r))));
+                    found.extend(records.map(|r| new(&r, true)));
                 }
             }
         }
     }
-    misplaced.extend(good);
-    misplaced
+    found
+}
+
+/// The same by offset: of several, the first that is in its place, or else the last that is not.
+fn written(put: Vec<New>) -> BTreeMap<u64, Content> {
+    let (misplaced, placed): (Vec<New>, Vec<New>) = put.into_iter().partition(|new| new.misplaced);
+    let mut written = BTreeMap::new();
+    written
+        .extend(misplaced.into_iter().chain(placed.into_iter().rev()).map(|new| (new.offset, new.content)));
+    written
 }
 
 fn touched(
@@ -185,8 +210,13 @@ fn touched(
         if !new.keys().any(|path| is_log(path)) {
             partition.harm.orphaned();
         }
-        let mut planted = written(before, after, topic, number);
+        let put = put(before, after, topic, number);
         let (old, new) = (good(before, topic, number), good(after, topic, number));
+        // A record that the broker has written contradicts the others where the broker has not put it.
+        if put.iter().any(|new| !new.same_place && old.get(&new.offset) == Some(&new.content)) {
+            partition.harm.moved();
+        }
+        let mut planted = written(put);
         planted.retain(|offset, content| old.get(offset) != Some(content));
         partition.touched(|offset| old.get(&offset) != new.get(&offset), planted);
     }
@@ -214,10 +244,49 @@ mod tests {
             let outer = records(0, b"zero").len();
             let mut broken = log.clone();
             broken[outer + 20] ^= 1;
-            assert!(written(&image(&log), &image(&broken), "orders", 0).is_empty(), "{embedded}");
+            assert!(put(&image(&log), &image(&broken), "orders", 0).is_empty(), "{embedded}");
             broken[outer..outer + inner.len()].copy_from_slice(&inner);
-            let planted = written(&image(&log), &image(&broken), "orders", 0);
+            let planted = written(put(&image(&log), &image(&broken), "orders", 0));
             assert_eq!(planted.into_keys().collect::<Vec<_>>(), [embedded]);
+        }
+    }
+
+    /// A log that takes the place of another one contradicts what is left; one that is written once more, as it was, does not.
+    #[test]
+    fn a_record_in_another_place_is_moved_and_one_in_its_own_is_not() {
+        const SECOND: &str = "orders/0/00000000000000000002.log";
+        let record = |offset, time| decode::record(offset, time, None, format!("value {offset}").as_bytes());
+        let first = [record(0, 5), record(1, 5)].concat();
+        let second = [record(2, 5), record(3, 5)].concat();
+        let image = |logs: &[(&str, &[u8])]| {
+            Image(
+                logs.iter()
+                    .map(|(path, log)| ImageFile { path: (*path).into(), bytes: (*log).into() })
+                    .collect(),
+            )
+        };
+        let before = image(&[(LOG, &first), (SECOND, &second)]);
+        let at_odds = |after: &Image| {
+            let mut known = Partition::default();
+            touched(("orders", 0), &mut known, (&before, after), 1);
+            known.harm.at_odds()
+        };
+        for (what, after) in [
+            ("copied over the first", image(&[(LOG, &second), (SECOND, &second)])),
+            ("copied over the last", image(&[(LOG, &first), (SECOND, &first)])),
+            ("renamed over the first", image(&[(LOG, &second)])),
+            ("renamed", image(&[(LOG, &first), ("orders/0/00000000000000000009.log", &second)])),
+            ("written at the end", image(&[(LOG, &[&first[..], &second].concat()), (SECOND, &second)])),
+        ] {
+            assert!(at_odds(&after), "{what}");
+        }
+        let later = [record(0, 5), record(1, 6)].concat();
+        for (what, after) in [
+            ("with another time", image(&[(LOG, &later), (SECOND, &second)])),
+            ("shortened", image(&[(LOG, &record(0, 5)), (SECOND, &second)])),
+            ("gone", image(&[(SECOND, &second)])),
+        ] {
+            assert!(!at_odds(&after), "{what}");
         }
     }
 }
