@@ -16,7 +16,7 @@ impl BrokerClock {
     pub fn has_run_back(&self) -> bool {
         let is_back = |pair: &[(Millis, Clock)]| {
             let [(since, before), (at, after)] = pair else { return false };
-            after.shows < before.shows.saturating_add(if before.runs { at - since } else { 0 })
+            after.shows < before.later(at - since)
         };
         self.0.windows(2).any(is_back)
     }
@@ -30,7 +30,7 @@ impl BrokerClock {
                 break;
             }
             let until = self.0.get(number + 1).map_or(to, |(next, _)| (*next).min(to));
-            let shown = |at: Millis| clock.shows.saturating_add(if clock.runs { at - since } else { 0 });
+            let shown = |at: Millis| clock.later(at - since);
             // A clock that was set back below its beginning shows 0 until it is past it.
             let earliest = if clock.shows == 0 { 0 } else { shown(from.max(*since)) };
             let (low, high) = range.unwrap_or((u64::MAX, 0));
@@ -54,6 +54,15 @@ mod tests {
         assert_eq!(clock.between(3, 5), Some((1003, 1005)));
         assert_eq!(clock.between(3, 12), Some((400, 1010)));
         assert_eq!(clock.between(15, 90), Some((405, 410)));
+    }
+
+    #[test]
+    fn a_clock_at_its_last_time_stays_there_and_has_not_run_back() {
+        let mut clock = BrokerClock::default();
+        clock.shows(Clock { shows: Clock::LAST - 5, runs: true }, 0);
+        clock.shows(Clock { shows: Clock::LAST, runs: true }, 10);
+        assert_eq!(clock.between(3, 20), Some((Clock::LAST - 2, Clock::LAST)));
+        assert!(!clock.has_run_back());
     }
 
     #[test]

@@ -42,6 +42,17 @@ pub struct Clock {
     pub runs: bool,
 }
 
+impl Clock {
+    /// The last time that it can show: there it stays.
+    pub const LAST: u64 = i64::MAX.unsigned_abs();
+
+    /// What it shows so much later, where nobody has touched it meanwhile.
+    pub fn later(&self, by: Millis) -> u64 {
+        let shows = if self.runs { self.shows.saturating_add(by) } else { self.shows };
+        shows.min(Self::LAST)
+    }
+}
+
 /// How long things take at most, and how long clients wait. In milliseconds, rounded up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pace {

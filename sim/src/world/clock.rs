@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use broker::clock::Clock;
 use broker::units::Timestamp;
 
-use crate::trace::{Event, Recorder, World};
+use crate::trace::{self, Event, Recorder, World};
 
 /// When every run begins: 2024-01-01 00:00:00 UTC, in milliseconds since the Unix epoch.
 pub const EPOCH_MS: u64 = 1_704_067_200_000;
@@ -33,15 +33,10 @@ impl WorldClock {
         Self { recorder, state: Arc::new(state) }
     }
 
-    /// Jumps by this many milliseconds, backwards where they are negative.
+    /// Jumps by this many milliseconds, backwards where they are negative: from what it shows, and no further than to the first or
+    /// the last time that it can show. A later jump the other way, or the time that goes by, would else be lost beyond it.
     pub fn jump(&self, ms: i64) {
-        // Not before the first time that it can show: a later jump, or the time that goes by, would be lost below it.
-        let skew = self.state.skew.load(Ordering::Relaxed).saturating_add(ms).max(-self.simulated());
-        self.state.skew.store(skew, Ordering::Relaxed);
-        let stopped = self.state.stopped_at.load(Ordering::Relaxed);
-        if stopped >= 0 {
-            self.state.stopped_at.store(stopped.saturating_add(ms).max(0), Ordering::Relaxed);
-        }
+        self.set_millis(self.millis().saturating_add(ms).max(0));
     }
 
     /// Jumps so that it is now this time.
@@ -71,7 +66,7 @@ impl WorldClock {
     /// Writes down what it shows.
     pub fn tell(&self) {
         let runs = self.state.stopped_at.load(Ordering::Relaxed) < 0;
-        let clock = crate::trace::Clock { shows: self.now().get(), runs };
+        let clock = trace::Clock { shows: self.now().get(), runs };
         self.recorder.add(Event::World(World::Clock(clock)));
     }
 
@@ -133,6 +128,10 @@ mod tests {
             assert_eq!(clock.now().get(), 1_001);
             clock.jump(i64::MAX);
             clock.jump(i64::MAX);
+            recorder.set_now(50);
+            assert_eq!(clock.now().get(), trace::Clock::LAST);
+            clock.jump(-1_000);
+            assert_eq!(clock.now().get(), trace::Clock::LAST - 1_000);
             clock.set(5);
             assert_eq!(clock.now().get(), 5);
         }
