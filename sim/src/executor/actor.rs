@@ -200,8 +200,12 @@ impl Actor {
     }
 
     async fn kill(&self, id: u32, power: Option<Keep>) {
-        if let Err(why) = self.stage.kill(power).await {
-            self.impossible(id, why);
+        match self.stage.kill(power).await {
+            Ok(true) => {}
+            // Where another client may have been first, that is no certain outcome.
+            Ok(false) if self.stage.races.running() => self.say_if(id, "", "is not running"),
+            Ok(false) => self.say(id, "is not running"),
+            Err(why) => self.impossible(id, why),
         }
     }
 
@@ -222,10 +226,13 @@ impl Actor {
     async fn start(&mut self, id: u32, start: &Start) {
         if matches!(self.stage.host.state(), State::Up | State::Starting) {
             match start.expect {
-                StartExpect::Any => self.uncounted(id, start, "the broker is already running"),
-                _ => self.unmet(id, "the broker to be down", "is already running; `restart` stops it first"),
+                StartExpect::Any => {
+                    self.uncounted(id, start, "the broker is already running");
+                    self.say(id, "is already running");
+                }
+                _ => self.impossible(id, "the broker is already running; `restart` stops it first"),
             }
-            return self.say(id, "is already running");
+            return;
         }
         let settings = self.stage.host.settings.borrow().with(&start.settings);
         self.stage.host.settings.replace(settings);
@@ -301,7 +308,10 @@ impl Actor {
         };
         self.say(id, said.as_str());
         if expect != StartExpect::Any && expect != found {
-            self.unmet(id, expect.to_string(), said);
+            // Without a first broker there is nobody to refuse it: that explains it.
+            let alone = self.stage.why_down().filter(|_| found == StartExpect::Ok);
+            let alone = alone.map_or_else(String::new, |why| format!(", as the only one: {why}"));
+            self.unmet(id, expect.to_string(), said + &alone);
         }
     }
 

@@ -171,13 +171,15 @@ impl Stage {
         self.recorder.add(Event::Crash { kind, during: place.into() });
     }
 
-    /// Kills the broker from outside; of the machine's memory, `keep` says what a power loss leaves. Fails, and kills
-    /// nothing, where that is an image that there is not.
-    pub(super) async fn kill(self: &Rc<Self>, power: Option<s::Keep>) -> Result<(), String> {
+    /// Kills the broker from outside; of the machine's memory, `keep` says what a power loss leaves. Gives whether anything was
+    /// there to go down: a power loss finds the machine, whatever runs on it. Fails, and kills nothing, where that is an image that
+    /// there is not.
+    pub(super) async fn kill(self: &Rc<Self>, power: Option<s::Keep>) -> Result<bool, String> {
         let stage = self.clone();
         let killed = self.command(move |sim| {
             let kind = if power.is_some() { CrashKind::Power } else { CrashKind::Process };
             match power {
+                None if !matches!(stage.host.state(), State::Up | State::Starting) => return Ok(false),
                 None => stage.host.disk.kill_all(),
                 Some(keep) => {
                     can_be_left(&stage.host.disk, keep)?;
@@ -186,9 +188,9 @@ impl Stage {
             }
             stage.down(kind, "");
             stage.clear_away(sim);
-            Ok(())
+            Ok(true)
         });
-        killed.await.unwrap_or(Ok(()))
+        killed.await.unwrap_or(Ok(true))
     }
 
     /// Starts the broker, and waits for what comes of it.
@@ -232,7 +234,7 @@ impl Stage {
             State::Starting => Some("the broker is still starting".to_owned()),
             State::Failed(why) => Some(format!("the broker did not start: {why}")),
             State::Down => {
-                let since = self.recorder.last_crash().map(|(at, kind)| {
+                let since = self.recorder.down_since().map(|(at, kind)| {
                     let how = match kind {
                         CrashKind::Process | CrashKind::FailedStop => "crash",
                         CrashKind::Power => "power loss",

@@ -55,9 +55,10 @@ fn problems_are_counted_and_an_entry_is_not_wrong_because_its_record_is_damaged(
 
 #[test]
 fn what_is_expected_is_said_as_it_is_written() {
-    let found = unmet("send hex=\"00000004ffffffff\"\nreceive expect=FRAME_TOO_LARGE\nstart expect=crashed");
+    let found =
+        unmet("send hex=\"00000004ffffffff\"\nreceive expect=FRAME_TOO_LARGE\nrestart expect=crashed");
     let expected: Vec<&str> = found.iter().map(|(expected, _)| expected.as_str()).collect();
-    assert_eq!(expected, ["FRAME_TOO_LARGE", "the broker to be down"]);
+    assert_eq!(expected, ["FRAME_TOO_LARGE", "crashed"]);
     let found: Vec<(String, String)> =
         unmet("offsets orders at=latest expect=UNKNOWN_TOPIC\nsecond-broker expect=ok");
     assert_eq!(found[0], ("UNKNOWN_TOPIC".to_owned(), "0".to_owned()));
@@ -97,6 +98,50 @@ fn what_a_start_had_to_find_is_unmet_where_it_found_nothing() {
     assert!(found.iter().all(|(_, found)| found.starts_with("does not start: ")), "{found:?}");
     let found = unmet("start expect=any expect-damage=0");
     assert_eq!(found, [("damage: 0".to_owned(), "the broker is already running".to_owned())]);
+}
+
+#[test]
+fn a_start_of_a_broker_that_runs_is_impossible() {
+    for expect in ["", " expect=refused", " expect=crashed"] {
+        let text = format!("scenario \"t\"\nstart{expect}\n");
+        let outcome = outcome::run(&parse("t.kdl", &text).expect("it can be read"), 0);
+        let [Failure::Impossible { why, .. }] = &outcome.failures[..] else {
+            panic!("{:?}", outcome.failures)
+        };
+        assert_eq!(&**why, "the broker is already running; `restart` stops it first");
+    }
+    assert_eq!(unmet("start expect=any"), []);
+}
+
+#[test]
+fn a_second_broker_that_is_the_only_one_is_explained() {
+    let found = unmet("stop\nsecond-broker");
+    let [(expected, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(expected, "refused");
+    assert!(found.starts_with("started, as the only one: the broker is down since the stop at "), "{found}");
+    assert_eq!(unmet("second-broker expect=ok").len(), 1);
+    assert_eq!(unmet("stop\nsecond-broker expect=ok"), []);
+}
+
+/// What is down cannot go down: neither is anything said to have happened, nor is another moment the one since when it is down.
+#[test]
+fn a_broker_that_is_down_is_down_since_it_went_down() {
+    let at = |steps: &str| {
+        let found = unmet(&format!("{steps}\nproduce orders value=\"v\""));
+        let [(_, found)] = &found[..] else { panic!("{found:?}") };
+        found.split(';').next().unwrap_or_default().to_owned()
+    };
+    let since = at("crash\nadvance \"50ms\"");
+    assert!(since.contains("down since the crash at "), "{since}");
+    assert_eq!(at("crash\nadvance \"50ms\"\ncrash"), since);
+    assert_eq!(at("crash\nadvance \"50ms\"\npower-loss"), since);
+    assert_ne!(at("crash\nadvance \"50ms\"\nrestart\ncrash"), since);
+
+    let text = "scenario \"t\"\ncrash\ncrash\nstart\ncrash\nstart\n";
+    let outcome = outcome::run(&parse("t.kdl", text).expect("it can be read"), 0);
+    let crashes = outcome.trace.entries.iter().filter(|entry| matches!(entry.event, Event::Crash { .. }));
+    assert_eq!(crashes.count(), 2);
+    assert_eq!(snapshot::render(&outcome).matches("is not running").count(), 1);
 }
 
 #[test]

@@ -83,7 +83,7 @@ mod tests {
     fn numbers_and_texts_may_change_and_what_they_say_may_not() {
         let cut = |found| unmet("start expect-cut=14", "bytes cut: 14", found);
         assert_eq!(cut("15"), cut("20"));
-        for other in ["0", "3", "is already running; `restart` stops it first"] {
+        for other in ["0", "3", "the broker is already running"] {
             assert_ne!(cut("15"), cut(other));
         }
         let consume = |found| unmet("consume orders", "CORRUPT", found);

@@ -72,12 +72,16 @@ impl Recorder {
         self.lock().trace.entries.len()
     }
 
-    /// When and how the broker last went down.
-    pub fn last_crash(&self) -> Option<(Millis, CrashKind)> {
-        self.lock().trace.entries.iter().rev().find_map(|entry| match entry.event {
+    /// When and how the broker went down, where it is down: what happens to the machine afterwards does not take it down again.
+    pub fn down_since(&self) -> Option<(Millis, CrashKind)> {
+        let recording = self.lock();
+        let entries = recording.trace.entries.iter().rev();
+        let since_start = entries.take_while(|entry| !matches!(entry.event, Event::Starting(_)));
+        let crashes = since_start.filter_map(|entry| match entry.event {
             Event::Crash { kind, .. } => Some((entry.at, kind)),
             _ => None,
-        })
+        });
+        crashes.last()
     }
 
     /// Takes the trace out.
