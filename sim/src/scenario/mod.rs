@@ -8,6 +8,7 @@
 //! | [`settings`] | the world: broker, disk, network, clock |
 //! | [`request`] | what clients ask, and what they expect |
 //! | [`fault`] | faults aimed at one operation of the disk |
+//! | [`placeholder`] | what a run fills in, in keys and values |
 //! | [`surgery`] | what happens to files while the broker is down |
 //! | [`syntax`] | how all of it is written and read |
 //! | [`random`] | lines and blocks that a seed unfolds into explicit steps |
@@ -17,6 +18,7 @@
 mod arbitrary;
 pub mod fault;
 pub mod lines;
+pub mod placeholder;
 pub mod random;
 pub mod request;
 pub mod settings;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::placeholder;
+
 pub use broker::error::Code;
 
 /// What must come of a request.
@@ -38,9 +40,7 @@ impl Content {
     /// The bytes for record `n` of a step in round `i` of a loop.
     pub fn bytes(&self, n: u64, i: u64) -> Vec<u8> {
         match self {
-            Content::Text(text) => {
-                text.replace("{n}", &n.to_string()).replace("{i}", &i.to_string()).into_bytes()
-            }
+            Content::Text(text) => placeholder::filled(text, n, i).into_bytes(),
             Content::Hex(bytes) => bytes.clone(),
             Content::Size(size) => {
                 let label = format!("{i}.{n}:");

@@ -324,6 +324,24 @@ mod tests {
         assert!(!printed.contains("others"), "{printed}");
     }
 
+    /// Without its `repeat`, a line has no round any more: what it said in the first one stays.
+    #[test]
+    fn a_line_that_loses_its_repeat_can_still_be_read() {
+        let text = r#"
+            scenario "rounds"
+            topic orders
+            repeat 3 {
+                produce orders value="round {i}"
+            }
+            consume orders expect-value="other"
+        "#;
+        let scenario = parse("rounds.kdl", text).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        assert!(!printed.contains("repeat") && printed.contains("produce"), "{printed}");
+        assert!(parse("shrunk.kdl", &printed).is_ok(), "{printed}");
+    }
+
     /// What a step did not expect before, it does not expect afterwards: another build may answer otherwise.
     #[test]
     fn no_expectation_is_made_up() {

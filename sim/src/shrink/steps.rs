@@ -3,6 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use crate::scenario::placeholder::in_round;
 use crate::scenario::{Branch, Scenario, Step};
 
 /// The steps of a scenario, with those in blocks; a block itself counts as none.
@@ -105,7 +106,7 @@ fn find(scenario: &Scenario, number: usize) -> Option<(usize, usize, Step)> {
 pub(super) fn without_block(scenario: &Scenario, number: usize) -> Option<Vec<Scenario>> {
     replacing(scenario, number, |step| match step {
         Step::Repeat { times, steps } => {
-            let mut instead = vec![steps.clone()];
+            let mut instead = vec![in_round(steps, 0)];
             let fewer = [times / 2, times.saturating_sub(1)].into_iter().filter(|n| *n > 0 && n < times);
             instead.extend(fewer.map(|times| vec![Step::Repeat { times, steps: steps.clone() }]));
             instead

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::scenario::placeholder::mistyped;
 use crate::scenario::{Content, Rate, Span};
 
 pub(super) fn name() -> impl Strategy<Value = String> {
@@ -52,7 +53,7 @@ pub(super) fn shown_moment() -> impl Strategy<Value = u64> {
 
 pub(super) fn content() -> impl Strategy<Value = Content> {
     prop_oneof![
-        any::<String>().prop_map(Content::Text),
+        any::<String>().prop_filter("a mistake", |text| mistyped(text).is_none()).prop_map(Content::Text),
         vec(any::<u8>(), 0..9).prop_map(Content::Hex),
         bytes().prop_map(Content::Size)
     ]

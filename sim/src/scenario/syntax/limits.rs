@@ -1,5 +1,5 @@
-//! What a file as a whole must obey, once each of its lines can be read: names that are taken, what one run can hold, and
-//! seeds enough for all that `each` asks for. A mistake has the place of the line that goes too far.
+//! What a file as a whole must obey, once each of its lines can be read: names that are taken, rounds of a `repeat` that is there,
+//! what one run can hold, and seeds enough for all that `each` asks for. A mistake has the place of the line that goes too far.
 //!
 //! | file | is about |
 //! | --- | --- |
@@ -13,6 +13,7 @@ use kdl::KdlNode;
 
 use self::spent::{Spent, TIME_MAX, longest_on_disk, longest_on_net, most};
 use super::mistakes::Mistake;
+use crate::scenario::placeholder::{self, ROUND};
 use crate::scenario::random::alternatives;
 use crate::scenario::{Branch, Draw, DrawHow, Scenario, Step};
 
@@ -25,6 +26,7 @@ pub fn check(scenario: &Scenario, nodes: &[KdlNode], text: &str) -> Vec<Mistake>
         text,
         lines: scenario.lines.0.iter(),
         spent: Spent::default(),
+        repeats: 0,
         inside: Vec::new(),
         waits: Vec::new(),
         mistakes: Vec::new(),
@@ -43,6 +45,8 @@ struct Walk<'a> {
     /// The lines of the steps that are still to come.
     lines: std::slice::Iter<'a, u32>,
     spent: Spent,
+    /// In how many `repeat` blocks the walk is.
+    repeats: u32,
     /// The clients whose blocks the walk is in, the innermost last.
     inside: Vec<String>,
     /// Who waits for whom: a client for another, to whom it has handed a block.
@@ -55,11 +59,17 @@ impl Walk<'_> {
         for step in steps {
             let line = self.lines.next().copied().unwrap_or(1);
             self.spend(step, times, line);
+            if self.repeats == 0 && placeholder::names_a_round(step) {
+                let message = format!("`{ROUND}` is the round of a `repeat`, and none is around this line");
+                self.say(line, message, "write the number, or put the line into a `repeat`".to_owned());
+            }
             match step {
                 Step::Client(branch) => self.client(branch, times, line),
                 Step::Parallel(branches) => self.parallel(branches, times, line),
                 Step::Repeat { times: rounds, steps } => {
+                    self.repeats += 1;
                     self.steps(steps, times.saturating_mul((*rounds).into()));
+                    self.repeats -= 1;
                 }
                 Step::Pipeline(steps) => self.steps(steps, times),
                 _ => {}
@@ -177,6 +187,29 @@ mod tests {
     fn mistakes(head: &str, steps: &str) -> Vec<String> {
         let text = format!("scenario \"t\"{head}\ntopic orders\n{steps}\n");
         parse("t", &text).err().map_or_else(Vec::new, |mistakes| mistakes.lines())
+    }
+
+    #[test]
+    fn a_round_needs_a_repeat_around_it() {
+        for line in [
+            "produce orders value=\"{i}\"",
+            "produce orders key=\"{i}\" value=\"v\"",
+            "consume orders expect-value=\"{n}.{i}\"",
+            "fetch orders expect-value=\"{i}\"",
+            "send text=\"{i}\"",
+            "write \"x\" text=\"{i}\"",
+            "write-record \"x\" offset=0 key=\"{i}\" value=\"v\"",
+            "write-record \"x\" offset=0 value=\"{i}\"",
+            "draw produce orders value=\"v | {i}\"",
+            "client other { produce orders value=\"{i}\"; }",
+            "pipeline { produce orders value=\"{i}\"; }",
+        ] {
+            let found = mistakes("", line);
+            let [mistake] = &found[..] else { panic!("{line}: {found:?}") };
+            assert!(mistake.starts_with("t:3:1: `{i}` is the round of a `repeat`"), "{mistake}");
+            assert_eq!(mistakes("", &format!("repeat 2 {{\n{line}\n}}")), [""; 0], "{line}");
+            assert_eq!(mistakes("", &format!("repeat 2 {{\ncrash\n}}\n{line}")).len(), 1, "{line}");
+        }
     }
 
     #[test]

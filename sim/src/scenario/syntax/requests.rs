@@ -9,6 +9,7 @@ use super::fields::Fields;
 use super::kinds::{
     self, BYTES, BYTES_32, Bad, COUNT, DURATION, HEX, Kind, NAME, NUMBER, NUMBER_32, Plain, TEXT, one_of,
 };
+use crate::scenario::placeholder;
 use crate::scenario::request::Code;
 use crate::scenario::{
     Consume, Content, CreateTopic, Expect, ListPartitions, LookUp, LookUpExpect, OffsetAt, Open, Produce,
@@ -169,6 +170,23 @@ impl fmt::Display for LookUpExpect {
     }
 }
 
+/// A text with places for a run to fill in.
+const FILLED: Plain<String> = Plain(
+    |v| {
+        let text = TEXT.read(v)?;
+        match placeholder::mistyped(&text) {
+            None => Ok(text),
+            Some(found) => Bad::wanted(format!(
+                "`{}`, the record's number, or `{}`, the round of a `repeat`, in the place of `{found}`; \
+                 other words in braces are written in hexadecimal",
+                placeholder::RECORD,
+                placeholder::ROUND
+            )),
+        }
+    },
+    |text| TEXT.write(text),
+);
+
 /// Bytes that may be given as a text, as hexadecimal digits, or by their number.
 pub fn content(f: &mut impl Fields, names: [&'static str; 3], least: usize, slot: &mut Option<Content>) {
     let (mut text, mut hex, mut size) = match slot.take() {
@@ -177,7 +195,7 @@ pub fn content(f: &mut impl Fields, names: [&'static str; 3], least: usize, slot
         Some(Content::Size(size)) => (None, None, Some(size)),
         None => (None, None, None),
     };
-    f.opt(names[0], &TEXT, &mut text);
+    f.opt(names[0], &FILLED, &mut text);
     f.opt(names[1], &HEX, &mut hex);
     f.opt(names[2], &BYTES, &mut size);
     f.count_of(&names, least, 1);

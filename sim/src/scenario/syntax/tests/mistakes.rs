@@ -41,6 +41,27 @@ fn the_nearest_word_is_offered() {
 }
 
 #[test]
+fn a_placeholder_that_is_none_is_a_mistake_wherever_one_can_stand() {
+    for line in [
+        "produce orders value=\"HERE\"",
+        "produce orders key=\"HERE\" value=\"v\"",
+        "consume orders expect-value=\"HERE\"",
+        "fetch orders expect-value=\"HERE\"",
+        "send text=\"HERE\"",
+        "write \"x\" text=\"HERE\"",
+        "write-record \"x\" offset=0 key=\"HERE\" value=\"v\"",
+        "write-record \"x\" offset=0 value=\"HERE\"",
+        "draw produce orders value=\"v | HERE\"",
+    ] {
+        for wrong in ["{round}", "{I}", "{N}", "{ i }", "{n+1}"] {
+            let (found, _) = mistake(&line.replace("HERE", &format!("a{wrong}")));
+            assert!(found.contains(&format!("in the place of `{wrong}`")), "{line}: {found}");
+        }
+        read(&line.replace("HERE", "{n} {}"));
+    }
+}
+
+#[test]
 fn what_is_not_even_kdl_is_explained_by_its_likely_cause() {
     for (body, line, underlined) in [
         ("produce orders key=", "t.kdl:2:16: `key=` has no value", "key="),
