@@ -80,7 +80,9 @@ pub fn find(root: &Path) -> Result<Vec<ScenarioFile>, LoadError> {
 
 fn unreadable(root: &Path, e: walkdir::Error) -> LoadError {
     let path = e.path().unwrap_or(root).to_owned();
-    LoadError::Io { path, source: e.into() }
+    // The error itself, where there is one: around it, the path is said once more.
+    let looped = e.to_string();
+    LoadError::Io { path, source: e.into_io_error().unwrap_or_else(|| std::io::Error::other(looped)) }
 }
 
 fn named(root: &Path, path: &Path) -> ScenarioFile {

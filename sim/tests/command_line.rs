@@ -34,6 +34,7 @@ fn a_path_without_scenarios_is_an_error_that_says_which() {
     for command in ["check", "run", "list", "explore", "barriers", "sweep"] {
         let why = complaint(&[command, &file("nope.kdl")]);
         assert!(why.contains("nope.kdl: No such file"), "{command}: {why}");
+        assert_eq!(why.matches("nope.kdl").count(), 1, "{command}: {why}");
         let why = complaint(&[command, &file("notes.txt")]);
         assert!(why.contains("its name does not end with .kdl"), "{command}: {why}");
         let why = complaint(&[command, &file("empty")]);
@@ -231,6 +232,33 @@ fn an_exploration_that_cannot_keep_what_it_has_found_tells_it_and_offers_no_file
     assert!(told.contains("\nFAILED ") && told.contains("power-loss keep=nothing"), "{told}");
     assert!(!told.contains("see it again"), "{told}");
     assert!(complained.contains(&format!("{failures}/a-0.kdl: ")), "{complained}");
+}
+
+/// A search may take long: where its result cannot go is found before, and what could not be known before loses nothing.
+#[test]
+fn what_was_made_smaller_is_never_lost() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = written(dir.path(), "a.kdl", FAILS);
+    let nowhere = dir.path().join("none/small.kdl").display().to_string();
+    let output = sim(&["shrink", &file, "--seed=1", "--out", &nowhere]);
+    let (told, complained) = said(&output);
+    assert_eq!((output.status.code(), told.as_str()), (Some(4), ""), "{complained}");
+    assert!(complained.starts_with(&format!("{nowhere}: ")) && !complained.contains("tries"), "{complained}");
+
+    let output = sim(&["shrink", &file, "--seed=1", "--out=/dev/full"]);
+    let (told, complained) = said(&output);
+    assert_eq!(output.status.code(), Some(4), "{complained}");
+    assert!(complained.contains("/dev/full: "), "{complained}");
+    let kept = written(dir.path(), "small.kdl", &told);
+    assert_eq!(sim(&["check", &kept]).status.code(), Some(0), "{told}");
+
+    // Where nothing is found, nothing is left behind, and nothing is overwritten.
+    let new = dir.path().join("new.kdl").display().to_string();
+    for out in [&new, &kept] {
+        assert_eq!(sim(&["shrink", &file, "--seed=0", "--out", out]).status.code(), Some(2));
+    }
+    assert!(!Path::new(&new).exists());
+    assert_eq!(std::fs::read_to_string(&kept).ok(), Some(told));
 }
 
 /// What the table of barriers shows can be pasted behind `--without`: also a call that syncs only by way of other functions.

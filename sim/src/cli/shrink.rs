@@ -1,6 +1,7 @@
 //! `sim shrink FILE --seed S -o small.kdl`: a failing scenario, made as small as it gets.
 
-use std::io::IsTerminal;
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -40,6 +41,11 @@ impl Shrink {
             Ok(scenario) => scenario,
             Err(code) => return code,
         };
+        // A search may take long: that its result would have nowhere to go is better known before.
+        if let Some(Err(e)) = self.output.as_deref().map(try_out) {
+            complain!("{}: {e}", self.output.as_deref().unwrap_or(Path::new("")).display());
+            return ExitCode::from(4);
+        }
         let began = Instant::now();
         let bar =
             if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
@@ -104,12 +110,26 @@ impl Shrink {
     }
 }
 
-/// Whether it could be written, which is said, or why not.
+/// Whether a file can be written, which is left as it is.
+fn try_out(path: &Path) -> io::Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { std::fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Whether it could be written, which is said. Where it could not, that and why is said, and it goes to standard output: it may have
+/// taken long to find.
 fn write(scenario: &Scenario, to: &Path, said: &str) -> bool {
-    let written = std::fs::write(to, print(scenario));
-    match &written {
-        Ok(()) => complain!("\n  {said} {}", to.display()),
-        Err(e) => complain!("{}: {e}", to.display()),
+    let text = print(scenario);
+    match std::fs::write(to, &text) {
+        Ok(()) => {
+            complain!("\n  {said} {}", to.display());
+            true
+        }
+        Err(e) => {
+            complain!("\n{}: {e}", to.display());
+            say_on!("{text}");
+            false
+        }
     }
-    written.is_ok()
 }
