@@ -261,6 +261,33 @@ fn what_was_made_smaller_is_never_lost() {
     assert_eq!(std::fs::read_to_string(&kept).ok(), Some(told));
 }
 
+/// One file that is none hides nothing that the others tell of.
+#[test]
+fn a_merge_tells_what_the_other_files_hold() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let generator = written(dir.path(), "a.kdl", FAILS);
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let sweep = |seeds: &str, out: &str| {
+        let failures = file("failures");
+        let args = ["sweep", &generator, seeds, "--keep-going", "--failures", &failures, "--out", out];
+        sim(&args).status.code()
+    };
+    assert_eq!(sweep("--seeds=0..2", &file("fails")), Some(1));
+    assert_eq!(sweep("--seeds=2", &file("holds")), Some(0));
+    let wrong = written(dir.path(), "wrong", "nothing\n");
+    for (other, code, failed) in [("fails", 1, Some(1)), ("holds", 2, Some(0))] {
+        for files in [[&wrong, &file(other)], [&file(other), &wrong]] {
+            let output = sim(&["merge", files[0], files[1]]);
+            let (told, complained) = said(&output);
+            assert_eq!(output.status.code(), Some(code), "{other}: {told}{complained}");
+            let sum = told.lines().find_map(|line| line.strip_prefix("failed ")?.trim().parse().ok());
+            assert_eq!(sum, failed, "{other}: {told}");
+            assert!(complained.contains(&format!("{wrong}: line 1: ")), "{complained}");
+        }
+    }
+    assert_eq!(sim(&["merge", &wrong]).status.code(), Some(2));
+}
+
 /// What the table of barriers shows can be pasted behind `--without`: also a call that syncs only by way of other functions.
 #[test]
 fn each_place_that_syncs_can_be_switched_off() {

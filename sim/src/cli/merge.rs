@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::out::complain;
+use sim::outcome::worst;
 use sim::sweep::record::Line;
 use sim::sweep::sums::Sums;
 
@@ -24,27 +25,31 @@ pub struct Merge {
 
 impl Merge {
     /// Exit codes as those of `sim sweep`; 4 too where runs are missing: a shard has died, or is not among the files. 2 where a file
-    /// is not what a sweep wrote.
+    /// is not what a sweep wrote, unless the others tell of worse.
     pub fn run(&self) -> ExitCode {
         let mut sums = Sums::default();
+        let mut wrong = false;
         for file in &self.files {
             if let Err(why) = add(file, &mut sums) {
                 complain!("{}: {why}", file.display());
-                return ExitCode::from(2);
+                wrong = true;
             }
         }
         if sums.runs() == 0 {
+            if wrong {
+                return ExitCode::from(2);
+            }
             let files: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
             complain!("no runs in {}", files.join(", "));
             return ExitCode::from(4);
         }
         let missing = sums.missing();
-        let code = super::sweep::verdict(&sums, self.allow_unreached || missing > 0);
+        let code = super::sweep::verdict(&sums, self.allow_unreached || wrong || missing > 0);
         if missing > 0 {
             complain!("\n{missing} runs that were asked for are in none of the files");
-            return ExitCode::from(code.max(4));
         }
-        ExitCode::from(code)
+        // What is missing may be in the file that is wrong.
+        ExitCode::from(worst([code, if wrong { 2 } else { 0 }, if missing > 0 && !wrong { 4 } else { 0 }]))
     }
 }
 
