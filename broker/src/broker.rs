@@ -136,7 +136,9 @@ impl<D: Disk> Broker<D> {
             return Err(Error::ShuttingDown);
         }
         match self.read_only() {
-            Some(reason) => Err(Error::Fenced { what: "the data directory".into(), reason }),
+            Some(reason) => {
+                Err(Error::Fenced { what: "the data directory".into(), reason, is_found_so: true })
+            }
             None => Ok(()),
         }
     }

@@ -70,7 +70,7 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 struct Server {
     /// The server to connect to
-    #[arg(long, value_name = "HOST:PORT", env = "BROKER_ADDR", default_value = "127.0.0.1:7070")]
+    #[arg(long, value_name = "HOST:PORT", env = "BROKER_ADDR", default_value = "127.0.0.1:7070", value_parser = quantity::address)]
     addr: String,
     /// How long to wait for an answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]

@@ -54,6 +54,10 @@ impl Code {
     }
 }
 
+/// What mends what broke while the broker ran, and what mends what a start has found broken.
+const RESTART: &str = "restart the broker to recover it";
+const MEND: &str = "fix that and restart the broker";
+
 /// An operation of the log that did not succeed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -137,7 +141,7 @@ pub enum Error {
         next: Offset,
     },
     /// The partition, or all of its topic, could not be opened: nothing is known of its offsets.
-    #[error("{what} cannot be served: {reason}; fix that and restart the broker")]
+    #[error("{what} cannot be served: {reason}; {MEND}")]
     Unopened {
         /// `topic/partition`, or the topic.
         what: String,
@@ -171,12 +175,14 @@ pub enum Error {
         source: SharedIo,
     },
     /// The partition takes no writes until it is reopened.
-    #[error("{what} takes no writes: {reason}; restart the broker to recover it")]
+    #[error("{what} takes no writes: {reason}; {}", if *is_found_so { MEND } else { RESTART })]
     Fenced {
         /// `topic/partition`, or what was to be done.
         what: String,
         /// Since when and why.
         reason: String,
+        /// Whether the start has found it so: then the next one does, too, until somebody has seen to the reason.
+        is_found_so: bool,
     },
     /// The topic went while the request was under way.
     #[error("{partition}: its topic has just been deleted")]

@@ -354,8 +354,7 @@ mod tests {
             batch.seal(Offset::new(offset), Timestamp::ZERO);
             batch.bytes().to_vec()
         };
-        let disorder =
-            |at| Tail::Disorder(Misplaced { found: Offset::new(9), position: Position::new(at) });
+        let disorder = |at| Tail::Disorder(Misplaced { found: Offset::new(9), position: Position::new(at) });
         let highest = |bytes: &[u8]| scan(bytes).misplaced.into_iter().max().map(Offset::get);
         for (first, second, at) in [(9, 7, 30), (7, 9, 60)] {
             assert_eq!(scan(&[&whole[..30], &stray(first), &stray(second)].concat()).tail, disorder(at));

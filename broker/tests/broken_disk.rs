@@ -238,7 +238,9 @@ async fn a_cut_that_a_roll_could_not_sync_leaves_open_what_is_stored() {
     disk.0.file_bytes_max.store(4 * 128 + 5, Ordering::SeqCst);
     disk.0.sync_fails.store(true, Ordering::SeqCst);
     assert_eq!(partition.append(&mut batch(2)).await.unwrap_err().code(), Code::OutcomeUnknown);
-    assert_eq!(partition.append(&mut batch(1)).await.unwrap_err().code(), Code::Fenced);
+    let refused = partition.append(&mut batch(1)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Fenced);
+    assert!(refused.to_string().ends_with("; restart the broker to recover it"), "{refused}");
 }
 
 /// Whoever only waited for another's cut has written nothing.

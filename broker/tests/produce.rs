@@ -14,6 +14,7 @@ use broker::wire::{self, proto};
 use common::process::{Process, broker, complaint, run, text};
 use common::told::{Connection, now, request, told};
 use proto::{request, response};
+use rustix::process::Signal;
 
 fn one_partition() -> Connection {
     let partitions = vec![proto::Partition::default()];
@@ -241,13 +242,14 @@ fn producer_of_a(server: &Process) -> (Child, ChildStdin) {
 }
 
 /// That it has waited for nothing, and all is stored.
-fn has_not_waited(producer: Child, server: &Process, stored: &str) {
+fn has_not_waited(producer: Child, server: &Process, stored: &str) -> String {
     let output = producer.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let acknowledged = format!("\n{} lines acknowledged\n", stored.lines().count());
     assert!(output.status.success() && said.ends_with(&acknowledged), "{said}");
     assert!(!said.contains("waiting"), "{said}");
     assert_eq!(server.output(&["consume", "t"]), stored);
+    said
 }
 
 /// What had the lines has ended: what is not in the log will not turn up.
@@ -267,6 +269,48 @@ fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     has_not_waited(producer, &server, "a\nb\nc\n");
 }
 
+/// `tail -f` never ends by itself: whoever ends it wants to know what was stored, and how to go on.
+#[test]
+fn who_ends_a_producer_is_told_what_it_has_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        server.run(&["topic", "delete", "t"]);
+        let (producer, _input) = producer_of_a(&server);
+        send(&producer, signal);
+        let output = producer.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        let rest = "\n  stored: line 1\n  not sent: whatever follows line 1\n  to go on with the same input: --skip 1\n";
+        assert!(said.contains("ended by SIG") && said.ends_with(rest), "{said}");
+    }
+}
+
+/// A server that does not answer is waited for, until the signal comes again.
+#[test]
+fn who_ends_a_producer_twice_does_not_wait_for_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    let (mut producer, mut input) = producer_of_a(&server);
+    server.signal("STOP");
+    input.write_all(b"b\n").unwrap();
+    sleep(Duration::from_millis(300));
+    send(&producer, Signal::INT);
+    sleep(Duration::from_millis(300));
+    assert!(producer.try_wait().unwrap().is_none(), "line 2 is under way");
+    send(&producer, Signal::INT);
+    let output = producer.wait_with_output().unwrap();
+    server.signal("CONT");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let rest = "to go on with the same input: --skip 2, if line 2 is stored; if not: --skip 1\n";
+    assert!(said.ends_with(rest), "{said}");
+}
+
+fn send(producer: &Child, signal: Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(producer), signal).unwrap();
+}
+
 /// Nothing was under way when the server went, so nothing has to be looked for when it is back.
 #[test]
 fn a_restart_between_two_lines_holds_up_none() {
@@ -279,7 +323,9 @@ fn a_restart_between_two_lines_holds_up_none() {
     sleep(Duration::from_millis(500));
     input.write_all(b"b\n").unwrap();
     drop(input);
-    has_not_waited(producer, &server, "a\nb\n");
+    let said = has_not_waited(producer, &server, "a\nb\n");
+    assert!(said.contains("1 line acknowledged, 0 in flight and 1 to be sent"), "{said}");
+    assert!(said.contains("\nreconnected\n"), "{said}");
 }
 
 /// What came when nobody was there to take it was not sent.

@@ -32,8 +32,9 @@ Without --partition, all partitions are read and merged by time. The order of re
 within a partition, and so for each key.
 
 Without --follow it ends at the last record that existed when it started; where the server has records that \
-it cannot read, the exit code is 1. With --follow, a topic that is deleted and made anew \
-meanwhile is read on at the same offsets, where it has got that far: its first records are passed over.
+it cannot read, the exit code is 1. With --follow, it ends where the topic is deleted. One that \
+is deleted and made anew while the server cannot be reached is read on at the same offsets, where it has got that far: \
+its first records are passed over.
 
 Text prints each value, byte for byte, and a line feed; JSON prints one object per line, with value_hex or \
 key_hex where the bytes are not UTF-8.

@@ -45,7 +45,9 @@ If storing them takes longer than that (--durability always, and a disk that han
 server that is silent may be storing them as well; so after --timeout it is waited for, and nothing is sent again.
 
 When --retry runs out without another line acknowledged, the exit code is 1, and the last message says what is \
-known of each line.
+known of each line. It does so as well where Ctrl-C or SIGTERM ends it: what is under way is waited for, unless the \
+signal comes twice. Of lines that may be stored or not, `broker consume` shows which are; with --skip N,A-B only \
+those are passed over.
 
 Examples:
   broker produce orders hello

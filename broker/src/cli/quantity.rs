@@ -28,6 +28,18 @@ const TIMES: [(&str, u64); 7] = [
     ("d", 86_400 * 1_000_000_000),
 ];
 
+/// A host and a port. Whether there is such a host, only the system knows.
+pub fn address(text: &str) -> Result<String, String> {
+    let has_port =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    // Of an address with colons nobody knows which one is before the port.
+    let is_clear = text.starts_with('[') || text.matches(':').count() == 1;
+    match has_port && is_clear {
+        true => Ok(text.to_owned()),
+        false => Err("a host and a port are wanted, as in 127.0.0.1:7070 or [::1]:7070".into()),
+    }
+}
+
 /// Bytes: a plain number, or one with a unit (`64MiB` = 67108864, `64MB` = 64000000).
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write 4096, 64KiB, 16MiB, 1.5GiB, 500MB");
@@ -208,6 +220,26 @@ fn millis_of_day(time: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for right in ["127.0.0.1:7070", "localhost:0", "[::1]:65535"] {
+            assert_eq!(address(right).as_deref(), Ok(right));
+        }
+        for wrong in [
+            "",
+            "127.0.0.1",
+            "7070",
+            ":7070",
+            "localhost:",
+            "localhost:x",
+            "localhost:65536",
+            "::1:7070",
+            "::1",
+        ] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

@@ -60,11 +60,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The address to serve clients on
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7070", value_parser = quantity::address)]
     listen: String,
     /// Serve Prometheus metrics at /metrics and a health check at /health on this address. That says 503 where something
     /// has to be mended and the server restarted; a full disk it tells, and says 200
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = quantity::address)]
     metrics: Option<String>,
     /// When a record is acknowledged: os, interval=TIME or always
     #[arg(long, default_value = "os", value_parser = durability)]

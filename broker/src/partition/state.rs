@@ -30,6 +30,8 @@ pub(crate) struct State<D: Disk> {
     /// Up to where the log is known to be synced.
     pub(super) durable: Offset,
     pub(super) fenced: Option<String>,
+    /// Whether the start has found it so.
+    is_found_fenced: bool,
     /// Whether another sync of the log can be believed. A fence for something else does not end syncs: what was acknowledged before
     /// it was to become durable in time.
     pub(super) may_sync: bool,
@@ -126,6 +128,7 @@ impl<D: Disk> State<D> {
             active,
             end,
             durable,
+            is_found_fenced: report.fenced.is_some(),
             fenced: report.fenced,
             may_sync: true,
             refusals: Refusals::default(),
@@ -158,7 +161,11 @@ impl<D: Disk> State<D> {
     pub(super) fn writable(&self, name: &str) -> Result<(), Error> {
         match &self.fenced {
             _ if self.life == Life::Deleted => Err(Error::Deleted { partition: name.into() }),
-            Some(reason) => Err(Error::Fenced { what: name.into(), reason: reason.clone() }),
+            Some(reason) => Err(Error::Fenced {
+                what: name.into(),
+                reason: reason.clone(),
+                is_found_so: self.is_found_fenced,
+            }),
             None if self.life == Life::Closing => Err(Error::ShuttingDown),
             None => Ok(()),
         }

@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal};
 use broker::client::{Connection, Failure, Outcome, Placed, Produced, Refusal};
 use broker::error::Code;
 use broker::units::Offset;
+use rustix::process::Signal;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,6 +21,7 @@ use super::tally::Tally;
 use super::{Args, connect};
 use crate::cli::output::say;
 use crate::cli::quantity::count;
+use crate::cli::signals::Signals;
 use crate::cli::{Stop, acknowledged, is_away};
 
 /// No more is taken of the input while so much waits to be sent: lines can be long, and a server slow.
@@ -32,8 +34,11 @@ pub async fn run(args: &Args) -> Result<(), Stop> {
     if io::stdin().is_terminal() {
         say(format_args!("each line is a record; end with Ctrl-D"));
     }
+    let signals = Signals::listen().map_err(|e| format!("cannot wait for signals: {e}"))?;
     let pipeline = Pipeline {
         args,
+        signals,
+        asked_to_end: None,
         input: read_lines(args),
         no_more: false,
         connection: connect(&args.server).await?,
@@ -50,6 +55,9 @@ pub async fn run(args: &Args) -> Result<(), Stop> {
 /// The lines on their way.
 struct Pipeline<'a> {
     args: &'a Args,
+    signals: Signals,
+    /// By which signal: then what is under way is waited for, and no more.
+    asked_to_end: Option<Signal>,
     input: mpsc::Receiver<Result<Batch, BadInput>>,
     /// Nothing more is taken of the input.
     no_more: bool,
@@ -81,6 +89,7 @@ impl Pipeline<'_> {
                 && self.away.is_none();
             tokio::select! {
                 biased;
+                signal = self.signals.next() => self.ends_by(signal)?,
                 read = self.input.recv(), if room && !self.no_more => self.take(read),
                 answer = timeout(self.args.server.timeout, self.connection.receive_produced()), if !self.sent.is_empty() => {
                     let answer = match answer {
@@ -102,6 +111,16 @@ impl Pipeline<'_> {
     fn is_done(&self) -> bool {
         let done = self.tally.is_troubled() || self.again.is_empty() && self.away.is_none();
         done && self.no_more && self.sent.is_empty()
+    }
+
+    /// Somebody wants it to end, or cannot even wait for what is under way.
+    fn ends_by(&mut self, signal: Signal) -> Result<(), Stop> {
+        if self.asked_to_end.replace(signal).is_some() {
+            return Err(self.give_up("not waited for"));
+        }
+        self.tally.add_end(&ended_by(signal));
+        self.no_more = true;
+        Ok(())
     }
 
     /// Takes what came of the input.
@@ -140,9 +159,13 @@ impl Pipeline<'_> {
         say(format_args!(
             "no answer within {limit:?}; waiting {retry:?} more, since the server may still store the lines"
         ));
-        match timeout(retry, self.connection.receive_produced()).await {
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(self.give_up(&format!("no answer within {:?}", limit.saturating_add(retry)))),
+        tokio::select! {
+            biased;
+            signal = self.signals.next() => Err(self.gives_up_for(signal)),
+            answer = timeout(retry, self.connection.receive_produced()) => match answer {
+                Ok(answer) => Ok(answer),
+                Err(_) => Err(self.give_up(&format!("no answer within {:?}", limit.saturating_add(retry)))),
+            }
         }
     }
 
@@ -250,21 +273,32 @@ impl Pipeline<'_> {
         let lines = |batches: &VecDeque<Batch>| batches.iter().map(Batch::len).sum::<usize>();
         let unknown = lines(&self.sent);
         say(format_args!(
-            "the connection was lost ({lost}) with {} acknowledged and {} in flight; \
+            "the connection was lost ({lost}) with {} acknowledged, {unknown} in flight and {} to be sent; \
              trying to reconnect for {:?}",
             count(self.tally.stored(), "line"),
-            unknown + lines(&self.again),
+            lines(&self.again),
             self.args.retry
         ));
         let mut look_up = LookUp::new(self.args, &mut self.sent, &mut self.ends);
-        let resumed = look_up.run(patience, lost).await;
+        let resumed = tokio::select! {
+            biased;
+            signal = self.signals.next() => Err(Given::UpFor(signal)),
+            resumed = look_up.run(patience, lost) => resumed.map_err(Given::Up),
+        };
         let (found, waited) = (look_up.found, look_up.waited);
         found.iter().for_each(|&line| self.tally.add_stored(line));
         self.connection = match resumed {
             Ok(connection) => connection,
-            Err(why) => return Err(self.give_up(&why)),
+            Err(Given::Up(why)) => return Err(self.give_up(&why)),
+            Err(Given::UpFor(signal)) => return Err(self.gives_up_for(signal)),
         };
-        say(format_args!("reconnected: of the lines in flight, {} of {unknown} are in the log", found.len()));
+        match unknown {
+            0 => say(format_args!("reconnected")),
+            _ => say(format_args!(
+                "reconnected: of the lines in flight, {} of {unknown} are in the log",
+                found.len()
+            )),
+        }
         self.lost_since = match found.is_empty() {
             true => Some(since + waited),
             false => None,
@@ -277,6 +311,12 @@ impl Pipeline<'_> {
             false => rest.into_iter().filter(|batch| !batch.is_empty()).for_each(|batch| self.send(batch)),
         }
         Ok(())
+    }
+
+    /// Ends because somebody wants it to, without waiting for a server that is away or silent.
+    fn gives_up_for(&mut self, signal: Signal) -> Stop {
+        self.asked_to_end = Some(signal);
+        self.give_up(&ended_by(signal))
     }
 
     /// Ends without an answer to what was sent.
@@ -296,7 +336,26 @@ impl Pipeline<'_> {
         let was_sent = |line: &u64| self.tally.was_sent(*line);
         let absent = again.iter().flatten().map(|line| line.number).filter(was_sent).collect();
         self.tally.add_absent(&absent);
-        Stop::Because(self.tally.report())
+        match self.asked_to_end {
+            None => Stop::Because(self.tally.report()),
+            Some(signal) => {
+                say(format_args!("{}", self.tally.report()));
+                Stop::Signal(signal)
+            }
+        }
+    }
+}
+
+/// Why nobody goes on looking for a server.
+enum Given {
+    Up(String),
+    UpFor(Signal),
+}
+
+fn ended_by(signal: Signal) -> String {
+    match signal {
+        Signal::INT => "ended by SIGINT".into(),
+        _ => "ended by SIGTERM".into(),
     }
 }
 
