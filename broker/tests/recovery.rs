@@ -395,7 +395,10 @@ async fn records_out_of_order_fence_one_partition_and_nothing_is_deleted() {
     batch.push(None, b"c");
     let refused = topic.partition(0).unwrap().append(&mut batch).await.unwrap_err();
     assert_eq!(refused.code(), Code::Fenced);
-    assert!(refused.to_string().ends_with("; fix that and restart the broker"), "a restart alone helps nothing");
+    assert!(
+        refused.to_string().ends_with("; fix that and restart the broker"),
+        "a restart alone helps nothing"
+    );
     assert_eq!(append(topic.partition(1).unwrap(), &["y"]).await, Offset::new(1));
     assert_eq!(fs::metadata(bench.path(LOG_0)).unwrap().len(), 90);
 }

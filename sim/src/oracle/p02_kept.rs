@@ -15,15 +15,23 @@
 
 use broker::error::Code;
 
+use super::decode::{self, Piece};
 use super::look::{PartitionLook, name, show};
 use super::model::{Fate, Model, Slot};
 use super::{Findings, Promise};
 use crate::scenario::syntax::code_name;
+use crate::trace::Image;
 use crate::trace::print::durability;
 
 /// One partition in a look: every offset that was promised is there, or may be gone. Those that may be and are, are
 /// forgotten: their offsets are free.
-pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: u32, look: &PartitionLook) {
+pub(super) fn look(
+    f: &mut Findings,
+    model: &mut Model,
+    (topic, partition): (&str, u32),
+    look: &PartitionLook,
+    image: Option<&Image>,
+) {
     if look.disturbed {
         return;
     }
@@ -50,7 +58,8 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             // What a power loss took beside damage lies in the same hole; and where a start cannot know it for a power loss's, it
             // stays.
             let holes_stay = known.harm.is_hurt() || known.harm.is_unnoted();
-            let may_fail = destroyed || (holes_stay && slot.at_risk);
+            let is_hidden = || known.harm.is_hurt() && is_hidden(image, topic, partition, offset);
+            let may_fail = destroyed || (holes_stay && slot.at_risk) || is_hidden();
             if !(may_fail && says_so(code)) {
                 let found = format!("offset {offset} is answered by {}", code_name(code));
                 broke(f, model, "unreadable", &what, slot, offset, found);
@@ -79,6 +88,14 @@ pub(super) fn look(f: &mut Findings, model: &mut Model, topic: &str, partition: 
             slot.at_risk = false;
         }
     }
+}
+
+/// Whether a broken record hides this one: its header says that it reaches beyond the end of the log, which does not end with a good
+/// record either. A write that was torn in a value that holds records looks just like that.
+fn is_hidden(image: Option<&Image>, topic: &str, partition: u32, offset: u64) -> bool {
+    let is_it = |piece: &Piece<'_>| matches!(piece, Piece::Record(record) if record.offset == offset);
+    let segments = |image| decode::segments(image, topic, partition);
+    image.is_some_and(|image| !segments(image).iter().any(|segment| segment.pieces().iter().any(is_it)))
 }
 
 /// Whether an error is one that a destroyed record is answered by: its bytes are others, or cannot be read, or are gone.

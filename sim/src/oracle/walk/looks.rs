@@ -48,7 +48,7 @@ impl Walk {
             let f = &mut self.findings;
             p01_dense::look(f, &self.model, topic, *number, found);
             p01_dense::files(f, &self.model, topic, *number, look);
-            p02_kept::look(f, &mut self.model, topic, *number, found);
+            p02_kept::look(f, &mut self.model, (topic, *number), found, look.image.as_deref());
             p07_time::look(f, &self.model, topic, *number, found);
             p09_damage::look(f, topic, *number, found);
         }
