@@ -53,7 +53,8 @@ pub(super) fn fault() -> impl Strategy<Value = Fault> {
     ];
     (select(&Op::ALL[..]), file(), aim, kind, of(file()), any::<bool>())
         .prop_map(|(op, pattern, aim, kind, into, may_miss)| {
-            let into = into.filter(|_| matches!(kind, FaultKind::Misdirect { .. }));
+            let may_have = |into: &String| matches!(kind, FaultKind::Misdirect { .. }) && !into.contains('*');
+            let into = into.filter(may_have);
             Fault { op, pattern, aim, kind, into, may_miss }
         })
         .prop_filter("it can happen", |fault| {

@@ -114,6 +114,12 @@ pub fn fault(f: &mut impl Fields, fault: &mut Fault) {
     if fault.into.is_some() && !matches!(fault.kind, FaultKind::Misdirect { .. }) {
         f.wrong("`into=` belongs to `misdirect=`".to_owned(), "add `misdirect=0`, or remove `into=`");
     }
+    if let Some(into) = fault.into.as_deref().filter(|into| into.contains('*')) {
+        f.wrong(
+            format!("a write lands in one file, and `{into}` is a pattern"),
+            "name one, as in `into=\"orders/1/@last.log\"`",
+        );
+    }
     f.flag("may-miss", &mut fault.may_miss);
 }
 

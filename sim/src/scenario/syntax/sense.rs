@@ -190,6 +190,10 @@ mod tests {
             ("each fault truncate \"*\" at-byte=\"5 | 6\" error=EIO", "`at-byte=` cannot aim at `truncate`"),
             ("fault write \"*\" rate=0 error=EIO", "a fault with `rate=0` can never strike"),
             ("fault write \"*\" misdirect=-1", "a whole number, 0 or more"),
+            (
+                "fault write \"*\" misdirect=0 into=\"*.log\"",
+                "a write lands in one file, and `*.log` is a pattern; name one",
+            ),
             ("fault write \"*\" lost into=\"a\"", "`into=` belongs to `misdirect=`; add `misdirect=0`"),
             ("fault sync \"*\" torn=5", "`torn` cannot happen to `sync`; `torn` is for `write`"),
             ("fault write \"*\" unreadable=5", "`unreadable` is for `read`"),
