@@ -49,6 +49,7 @@ impl<D: Disk> Recovery<'_, D> {
         let len = log.len()?;
         let is_marked = self.found.damaged.contains(&base);
         let segment = Segment { base, next, path, log, len, is_marked };
+        self.is_end_known = next.is_none() && self.stopped_end(&segment).is_some();
         if !is_marked {
             if let Some(looked) = self.trusted(&segment) {
                 return Ok(looked);
@@ -57,7 +58,6 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(looked);
             }
         }
-        self.is_end_known = next.is_none() && self.stopped_end(&segment).is_some();
         let ends = self.ends(&segment);
         let scan = Scan::run(&segment.log, len, base, self.told.index_interval, ends);
         self.report.scanned += scan.records;
