@@ -423,8 +423,12 @@ impl<F: DiskFile> View<F> {
                 timestamp >= at || found.offset >= self.end
             })?;
             let (offset, position) = place;
-            if offset >= self.end || position.get() >= self.bytes {
+            if offset >= self.end {
                 return Ok(TimeLookup::None);
+            }
+            if position.get() >= self.bytes {
+                // The log has lost records at its end, and any of them may be the one.
+                return Ok(TimeLookup::Damaged { offset, position, next: self.end });
             }
             if is_late {
                 return Ok(TimeLookup::Found(offset, timestamp));

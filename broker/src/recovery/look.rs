@@ -87,8 +87,9 @@ impl<D: Disk> Recovery<'_, D> {
         // A last segment was written on only where the stop found it so: it may as well have been the last whole one before
         // damage.
         let follows = next.map_or(segments.last() == Some(&sealed), |next| next == sealed.end);
-        // Where the latest time is not known, a start could not read all of it, and left indexes without the rest.
-        let was_read = sealed.latest.is_some() || sealed.bytes == 0;
+        // Where the latest time is not known, a start could not read all of it, and left indexes without the rest; or nothing is left
+        // of it.
+        let was_read = sealed.latest.is_some() || sealed.base == sealed.end;
         let fits = sealed.bytes == len && follows && same_interval && was_read;
         let unsynced = self.found.unsynced.contains(&base);
         let index = self.index_entries(base, Kind::Index, sealed.end, len)?;
@@ -176,14 +177,15 @@ impl<D: Disk> Recovery<'_, D> {
         self.name_faults(&segment.path, &scan);
         self.strays.extend(&scan.misplaced);
         let (mut sealed, whole) = self.settle_end(&segment, &scan);
-        let damaged = !scan.holes.is_empty() || matches!(scan.tail, Tail::Damaged(_));
+        let is_cut_short = segment.next.is_some_and(|next| scan.end < next || scan.tail != Tail::Clean);
+        let damaged = !scan.holes.is_empty() || matches!(scan.tail, Tail::Damaged(_)) || is_cut_short;
         let restored = (!damaged || self.remember_damage(base)) && self.restore_indexes(base, &scan);
         if restored && !damaged && scan.unreadable.is_empty() {
             self.forget_damage(&segment);
         }
-        if segment.is_marked && !restored {
+        if (segment.is_marked || damaged) && !restored {
             // Its indexes may be those of an earlier start, which leave out records that can be read now: a lookup by time
-            // must not pass over them.
+            // must not pass over them. And where it has no mark, no start may trust it.
             sealed.latest = None;
         }
         let stays = scan.tail == Tail::Torn && self.was_synced_beyond(scan.end);
