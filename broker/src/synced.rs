@@ -2,6 +2,7 @@
 //! where a damaged log ends; and a log's `.unsynced` that a sync of it has failed. A `synced` that is there and cannot be read has
 //! said more than anybody knows: of that partition, nothing counts as never synced then.
 
+use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
 
@@ -32,6 +33,16 @@ impl SyncedTo {
     pub fn and(self, other: Self) -> Self {
         let (segment, bytes) = (self.segment, self.bytes).max((other.segment, other.bytes));
         Self { segment, bytes, end: self.end.max(other.end) }
+    }
+
+    /// The offset that all records in a segment are before, where it has no more bytes than were synced: what else looks like a
+    /// record of it lies in a value.
+    pub fn ends(self, base: Offset, len: u64) -> Option<Offset> {
+        match self.segment.cmp(&base) {
+            Ordering::Greater => Some(self.segment),
+            Ordering::Equal => (len <= self.bytes.get()).then_some(self.end),
+            Ordering::Less => None,
+        }
     }
 
     /// Whether a byte of this segment lies before it.
@@ -159,6 +170,15 @@ mod tests {
 
     fn synced(n: u64) -> SyncedTo {
         SyncedTo { segment: Offset::new(n / 3), bytes: Position::new(30 * n), end: Offset::new(n) }
+    }
+
+    #[test]
+    fn a_segment_ends_where_it_was_synced_to_if_no_byte_came_since() {
+        let to = SyncedTo { segment: Offset::new(10), bytes: Position::new(300), end: Offset::new(17) };
+        let ends = |base, len| to.ends(Offset::new(base), len).map(Offset::get);
+        assert_eq!([ends(10, 299), ends(10, 300), ends(10, 301)], [Some(17), Some(17), None]);
+        // Behind it there was another one, and there may be more behind that.
+        assert_eq!([ends(4, 1 << 40), ends(11, 0)], [Some(10), None]);
     }
 
     #[test]

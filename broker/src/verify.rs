@@ -153,14 +153,21 @@ struct Segment<'a> {
     next: Option<Offset>,
     /// What a clean stop left of it, where no run has begun since.
     recorded: Option<Sealed>,
-    /// What was on the disk once.
+    /// Where its log ended there.
+    stopped: Option<SyncedTo>,
+    /// How far its log was on the disk once.
     known: Option<Known>,
 }
 
 impl Segment<'_> {
     /// Where it ends, if that is known. `len`: its bytes.
     fn ends(&self, len: u64) -> Option<Offset> {
-        self.next.or(self.recorded.filter(|stopped| len <= stopped.bytes).map(|stopped| stopped.end))
+        self.next.or_else(|| self.known?.all.ends(self.base, len))
+    }
+
+    /// Whether it is the end of the log that the clean stop has recorded.
+    fn ends_as_stopped(&self, len: u64) -> bool {
+        self.stopped.is_some_and(|stopped| stopped.ends(self.base, len).is_some())
     }
 }
 
@@ -170,6 +177,19 @@ struct Known {
     to: SyncedTo,
     /// When: what says so.
     when: &'static str,
+    /// What that and all else that is known says together.
+    all: SyncedTo,
+}
+
+impl Known {
+    fn new(to: SyncedTo, when: &'static str) -> Self {
+        Self { to, when, all: to }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let further = if self.to.end > other.to.end { self } else { other };
+        Self { all: self.all.and(other.all), ..further }
+    }
 }
 
 /// A log that was read, for what its indexes are held against.
@@ -300,7 +320,7 @@ impl<D: Disk> Verifier<'_, D> {
                 Name::Unsynced(base) => {
                     self.fault(&path, None, Some(base), "a sync of this log has failed");
                     let to = synced::read_unsynced(self.disk, dir, base);
-                    known.push(Known { to, when: "before a sync of it failed" });
+                    known.push(Known::new(to, "before a sync of it failed"));
                 }
                 Name::Tmp => self.note(&path, "is an unfinished replacement"),
                 Name::Aside => self.note(&path, "was set aside by a recovery"),
@@ -310,17 +330,17 @@ impl<D: Disk> Verifier<'_, D> {
         let (logs, leftovers): (BTreeMap<_, _>, BTreeMap<_, _>) =
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
-        known.extend(at_stop.map(|to| Known { to, when: "at the last clean stop" }));
+        known.extend(at_stop.map(|to| Known::new(to, "at the last clean stop")));
         match synced::read_synced(self.disk, dir) {
             Noted::Nothing => {}
-            Noted::To(to) => known.push(Known { to, when: "when it was last synced" }),
+            Noted::To(to) => known.push(Known::new(to, "when it was last synced")),
             Noted::Lost => {
                 let what =
                     "neither of its notes can be read: after a power loss, nothing counts as never synced";
                 self.fault(&dir.join(files::SYNCED), None, None, what);
             }
         }
-        let known = known.into_iter().max_by_key(|known| known.to.end);
+        let known = known.into_iter().reduce(Known::and);
         match (logs.first_key_value(), logs.last_key_value()) {
             (Some((first, _)), Some((last, _))) => {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
@@ -352,11 +372,13 @@ impl<D: Disk> Verifier<'_, D> {
         known: Option<Known>,
     ) {
         let mut end = None;
+        let stopped = recorded.and_then(|closed| closed.segments.last().copied()).map(SyncedTo::at_end_of);
         for (&base, kinds) in logs {
             let next = logs.range(base.next()..).next().map(|(next, _)| *next);
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
             let known = known.filter(|_| next.is_none());
-            let segment = Segment { dir, base, next, recorded: recorded.copied(), known };
+            let stopped = stopped.filter(|_| next.is_none());
+            let segment = Segment { dir, base, next, recorded: recorded.copied(), stopped, known };
             if let Some(end) = end
                 && end != base
             {
@@ -398,7 +420,7 @@ impl<D: Disk> Verifier<'_, D> {
 
     fn no_logs(&mut self, dir: &Path, leftovers: &BTreeMap<Offset, Vec<Kind>>, known: Option<Known>) {
         match known.filter(|known| known.to.end > Offset::ZERO) {
-            Some(Known { to, when }) => {
+            Some(Known { to, when, .. }) => {
                 let path = files::segment_path(dir, to.segment, Kind::Log);
                 let what = format!("all logs are gone; {when} they ended at offset {}", to.end);
                 self.fault(&path, None, Some(to.segment), what);
@@ -445,8 +467,8 @@ impl<D: Disk> Verifier<'_, D> {
 fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     let rest = len - scan.end_at.get();
     let damaged = rest + scan.holes.iter().map(|hole| hole.bytes).sum::<u64>();
-    let by_strays =
-        scan::end_by_strays(&scan.misplaced, scan.end, damaged).filter(|_| segment.ends(len).is_none());
+    let by_strays = scan::end_by_strays(&scan.misplaced, scan.end, damaged)
+        .filter(|_| segment.next.is_none() && !segment.ends_as_stopped(len));
     let by_strays = by_strays.map(|end| (end, "as a record in the wrong place shows,"));
     let known = segment.known.map(|known| (known.to.end, known.when));
     let missing = known.into_iter().chain(by_strays).filter(|(end, _)| *end > scan.end).max();

@@ -13,6 +13,7 @@ use crate::record::HEADER_BYTES;
 use crate::report::Damage;
 use crate::scan::{self, Hole, Misplaced, Scan, Tail, Window};
 use crate::segment::Sealed;
+use crate::synced::SyncedTo;
 use crate::units::{Offset, Position, Timestamp};
 
 /// A segment after it was looked at.
@@ -49,7 +50,7 @@ impl<D: Disk> Recovery<'_, D> {
         let len = log.len()?;
         let is_marked = self.found.damaged.contains(&base);
         let segment = Segment { base, next, path, log, len, is_marked };
-        self.is_end_known = next.is_none() && self.stopped_end(&segment).is_some();
+        self.is_end_known = next.is_none() && self.ends_as_stopped(&segment);
         if !is_marked {
             if let Some(looked) = self.trusted(&segment) {
                 return Ok(looked);
@@ -64,18 +65,18 @@ impl<D: Disk> Recovery<'_, D> {
         Ok(self.settle(segment, scan))
     }
 
-    /// Where a segment ends, if that is known.
+    /// Where a segment ends, if that is known: where the next one begins, or where what was synced of it does, if it has no more bytes
+    /// than that.
     fn ends(&self, segment: &Segment<D::File>) -> Option<Offset> {
-        segment.next.or_else(|| self.stopped_end(segment))
+        segment.next.or_else(|| self.synced_to?.ends(segment.base, segment.len))
     }
 
-    /// Where the last segment ended at a clean stop, if it was that: nothing was written since. One that has more bytes now, a person
-    /// has put there.
-    fn stopped_end(&self, segment: &Segment<D::File>) -> Option<Offset> {
-        let Evidence::Clean(stop) = self.told.evidence else { return None };
-        let last =
-            stop.segments.last().filter(|last| last.base == segment.base && segment.len <= last.bytes)?;
-        Some(last.end)
+    /// Whether the last segment is the end of the log that a clean stop has noted: nothing was written since. One that has more bytes
+    /// now, a person has put there.
+    fn ends_as_stopped(&self, segment: &Segment<D::File>) -> bool {
+        let Evidence::Clean(stop) = self.told.evidence else { return false };
+        let last = stop.segments.last().map(|last| SyncedTo::at_end_of(*last));
+        last.is_some_and(|last| last.ends(segment.base, segment.len).is_some())
     }
 
     /// A segment that is as a clean stop left it, without reading it.
