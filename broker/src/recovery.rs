@@ -167,7 +167,8 @@ struct Recovery<'a, D> {
     is_noted: bool,
     /// Offsets of records that lie where they do not follow.
     strays: Vec<Offset>,
-    /// Whether the log ends as the clean stop has noted that was the last that happened to it.
+    /// Whether the log has no more bytes than were synced once: then it ends where that does, since nothing was written behind it, or
+    /// a power loss has taken that.
     is_end_known: bool,
 }
 

@@ -153,8 +153,6 @@ struct Segment<'a> {
     next: Option<Offset>,
     /// What a clean stop left of it, where no run has begun since.
     recorded: Option<Sealed>,
-    /// Where its log ended there.
-    stopped: Option<SyncedTo>,
     /// How far its log was on the disk once.
     known: Option<Known>,
 }
@@ -163,11 +161,6 @@ impl Segment<'_> {
     /// Where it ends, if that is known. `len`: its bytes.
     fn ends(&self, len: u64) -> Option<Offset> {
         self.next.or_else(|| self.known?.all.ends(self.base, len))
-    }
-
-    /// Whether it is the end of the log that the clean stop has recorded.
-    fn ends_as_stopped(&self, len: u64) -> bool {
-        self.stopped.is_some_and(|stopped| stopped.ends(self.base, len).is_some())
     }
 }
 
@@ -372,13 +365,11 @@ impl<D: Disk> Verifier<'_, D> {
         known: Option<Known>,
     ) {
         let mut end = None;
-        let stopped = recorded.and_then(|closed| closed.segments.last().copied()).map(SyncedTo::at_end_of);
         for (&base, kinds) in logs {
             let next = logs.range(base.next()..).next().map(|(next, _)| *next);
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
             let known = known.filter(|_| next.is_none());
-            let stopped = stopped.filter(|_| next.is_none());
-            let segment = Segment { dir, base, next, recorded: recorded.copied(), stopped, known };
+            let segment = Segment { dir, base, next, recorded: recorded.copied(), known };
             if let Some(end) = end
                 && end != base
             {
@@ -467,8 +458,8 @@ impl<D: Disk> Verifier<'_, D> {
 fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
     let rest = len - scan.end_at.get();
     let damaged = rest + scan.holes.iter().map(|hole| hole.bytes).sum::<u64>();
-    let by_strays = scan::end_by_strays(&scan.misplaced, scan.end, damaged)
-        .filter(|_| segment.next.is_none() && !segment.ends_as_stopped(len));
+    let by_strays =
+        scan::end_by_strays(&scan.misplaced, scan.end, damaged).filter(|_| segment.ends(len).is_none());
     let by_strays = by_strays.map(|end| (end, "as a record in the wrong place shows,"));
     let known = segment.known.map(|known| (known.to.end, known.when));
     let missing = known.into_iter().chain(by_strays).filter(|(end, _)| *end > scan.end).max();

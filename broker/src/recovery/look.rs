@@ -13,7 +13,6 @@ use crate::record::HEADER_BYTES;
 use crate::report::Damage;
 use crate::scan::{self, Hole, Misplaced, Scan, Tail, Window};
 use crate::segment::Sealed;
-use crate::synced::SyncedTo;
 use crate::units::{Offset, Position, Timestamp};
 
 /// A segment after it was looked at.
@@ -50,7 +49,8 @@ impl<D: Disk> Recovery<'_, D> {
         let len = log.len()?;
         let is_marked = self.found.damaged.contains(&base);
         let segment = Segment { base, next, path, log, len, is_marked };
-        self.is_end_known = next.is_none() && self.ends_as_stopped(&segment);
+        let ends = self.ends(&segment);
+        self.is_end_known = next.is_none() && ends.is_some();
         if !is_marked {
             if let Some(looked) = self.trusted(&segment) {
                 return Ok(looked);
@@ -59,7 +59,6 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(looked);
             }
         }
-        let ends = self.ends(&segment);
         let scan = Scan::run(&segment.log, len, base, self.told.index_interval, ends);
         self.report.scanned += scan.records;
         Ok(self.settle(segment, scan))
@@ -69,14 +68,6 @@ impl<D: Disk> Recovery<'_, D> {
     /// than that.
     fn ends(&self, segment: &Segment<D::File>) -> Option<Offset> {
         segment.next.or_else(|| self.synced_to?.ends(segment.base, segment.len))
-    }
-
-    /// Whether the last segment is the end of the log that a clean stop has noted: nothing was written since. One that has more bytes
-    /// now, a person has put there.
-    fn ends_as_stopped(&self, segment: &Segment<D::File>) -> bool {
-        let Evidence::Clean(stop) = self.told.evidence else { return false };
-        let last = stop.segments.last().map(|last| SyncedTo::at_end_of(*last));
-        last.is_some_and(|last| last.ends(segment.base, segment.len).is_some())
     }
 
     /// A segment that is as a clean stop left it, without reading it.
