@@ -219,6 +219,10 @@ impl<D: Disk> Recovery<'_, D> {
             (Tail::Torn | Tail::Disorder(_) | Tail::Damaged(_), None) => {
                 // Damage, or behind it: nothing is written there any more, nor cut.
                 sealed.end = self.end_by_strays(end, len - bytes).unwrap_or(end);
+                if matches!(scan.tail, Tail::Damaged(_)) {
+                    // The next segment needs a name of its own: what there is held one record at least, or was to.
+                    sealed.end = sealed.end.max(base.next());
+                }
                 let (position, next) = (scan.end_at, sealed.end);
                 self.damage(path, Hole { position, bytes: len - bytes, first: end, next });
                 sealed.bytes = *len;
