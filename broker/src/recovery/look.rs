@@ -167,7 +167,11 @@ impl<D: Disk> Recovery<'_, D> {
             (scan, segment.len) = (prefix, from.get());
         }
         self.name_faults(&segment.path, &scan);
-        self.strays.extend(&scan.misplaced);
+        // Where the log has gone on behind damage, an earlier start has judged how far it had come: as it grows, what lies in there
+        // tells nothing new.
+        if !(segment.is_marked && segment.next.is_some()) {
+            self.strays.extend(&scan.misplaced);
+        }
         let (mut sealed, whole) = self.settle_end(&segment, &scan);
         let is_cut_short = segment.next.is_some_and(|next| scan.end < next || scan.tail != Tail::Clean);
         let damaged = !scan.holes.is_empty() || matches!(scan.tail, Tail::Damaged(_)) || is_cut_short;
