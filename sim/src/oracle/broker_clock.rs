@@ -31,10 +31,8 @@ impl BrokerClock {
             }
             let until = self.0.get(number + 1).map_or(to, |(next, _)| (*next).min(to));
             let shown = |at: Millis| clock.later(at - since);
-            // A clock that was set back below its beginning shows 0 until it is past it.
-            let earliest = if clock.shows == 0 { 0 } else { shown(from.max(*since)) };
             let (low, high) = range.unwrap_or((u64::MAX, 0));
-            range = Some((low.min(earliest), high.max(shown(until))));
+            range = Some((low.min(shown(from.max(*since))), high.max(shown(until))));
         }
         range
     }
@@ -63,6 +61,14 @@ mod tests {
         clock.shows(Clock { shows: Clock::LAST, runs: true }, 10);
         assert_eq!(clock.between(3, 20), Some((Clock::LAST - 2, Clock::LAST)));
         assert!(!clock.has_run_back());
+    }
+
+    /// It runs on from there at once.
+    #[test]
+    fn a_clock_at_its_first_time_does_not_stay_there() {
+        let mut clock = BrokerClock::default();
+        clock.shows(Clock { shows: 0, runs: true }, 10);
+        assert_eq!(clock.between(15, 20), Some((5, 10)));
     }
 
     #[test]

@@ -6,10 +6,10 @@ use crate::trace::{Clock, World};
 
 const NONE: [&str; 0] = [];
 
-/// A record that was stored after the clock had jumped to `shows`, and is read with its offset, 0, as its time.
+/// A record that was stored while the clock stood still at `shows`, and is read with its offset, 0, as its time.
 fn story(shows: u64, alike: bool) -> Vec<&'static str> {
     let mut story = Story::new(Mode::Os);
-    story.add(Event::World(World::Clock(Clock { shows, runs: true })));
+    story.add(Event::World(World::Clock(Clock { shows, runs: false })));
     if alike {
         story.unknown("a");
     }
