@@ -14,8 +14,7 @@ pub fn filled(text: &str, n: u64, i: u64) -> String {
 
 /// What looks like one of them and is none, braces included: another word, or the same one written otherwise.
 pub fn mistyped(text: &str) -> Option<&str> {
-    let begins = text.match_indices('{').map(|(at, _)| at);
-    begins.into_iter().find_map(|begin| {
+    text.match_indices('{').find_map(|(begin, _)| {
         let end = begin + text[begin..].find('}')?;
         let inside = text[begin + 1..end].trim();
         let word = inside.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
