@@ -329,6 +329,8 @@ impl<D: Disk> Recovery<'_, D> {
             self.is_noted = false;
             if let Some(last) = last {
                 (last.sealed.end, last.whole) = (end, false);
+                // What a misplaced record has shown once is noted: the damage that it lies in is not asked again.
+                last.damaged |= by_strays.is_some_and(|(_, shown)| shown == end);
                 // Nor does anybody know how late those were.
                 last.sealed.latest = None;
                 last.sealed.bytes += std::mem::take(&mut last.torn);
