@@ -16,7 +16,7 @@
 //!   own, since nothing shows that they are not, and good records behind damage must not be lost;
 //! - an interrupted write ends exactly where a record in its value does, or a size that has rotted points to where the next offset
 //!   begins in it: the same;
-//! - the size of a record has rotted and points beyond the end of the file, another part of it has rotted too, and the file does not
+//! - the size of a record has rotted and points beyond the end of the file, its checksum or body has rotted too, and the file does not
 //!   end with a good record: what lies behind it is taken for the rest of a torn write, and cut off where it was not synced;
 //! - a disk has put a record of this log into the value of another: it is taken for a part of that value, and if it was the last one,
 //!   its offset is given out again;

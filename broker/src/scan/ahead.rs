@@ -7,6 +7,8 @@
 //! then all the same, unless something shows that it is wrong:
 //!
 //! - the record's own checksum is right if it ends where a header with the next offset begins: that is where it ends;
+//! - it is beyond the end of the file, and more of the header cannot be: a key that is longer than the record, or a time after
+//!   the year 10889;
 //! - a valid record lies across its end, or, where that is beyond the end of the file, ends with the file: a write that was
 //!   interrupted stops anywhere, and hardly ever between two records in its value;
 //! - between its end and a valid record behind there is no room for those whose offsets lie between.
@@ -100,6 +102,7 @@ impl<F: DiskFile> Window<'_, F> {
         // Zeros name no offset, not even the first.
         let is_header = header.first_chunk().is_some_and(|header| *header != [0; HEADER_BYTES]);
         let names = is_header && record::claimed_offset(header) == Some(offset);
+        let is_odd = is_header && !is_plausible_behind_its_size(header);
         // Also where the length of the key cannot be: that may be all that is wrong.
         let size = record::claimed_size(header).filter(|size| is_header && *size <= BOUND);
         let end = size.map(|size| at + HEADER_BYTES as u64 + u64::from(size));
@@ -111,7 +114,7 @@ impl<F: DiskFile> Window<'_, F> {
             _ => (names, false),
         };
         let end = end.filter(|_| is_named);
-        let is_end_wrong = is_named && end.is_none();
+        let is_end_wrong = is_named && end.is_none_or(|end| end > limit && is_odd);
         Ok(Broken { at, offset, is_named, end, is_end_right, is_end_wrong })
     }
 
@@ -291,6 +294,11 @@ impl Broken {
     }
 }
 
+/// Whether what a header says behind its size can be: its key is no longer than it, and its time has less than 49 bits.
+fn is_plausible_behind_its_size(header: &[u8]) -> bool {
+    header.len() < HEADER_BYTES || (header[16..18] == [0, 0] && record::announced_len(header, BOUND).is_ok())
+}
+
 /// Whether a header could start here: offset below 2^48 (a partition with 281 trillion records), size within the bound, key
 /// within the size. Nothing but zeros is none: its checksum would not be zero. A clock may show any time.
 fn is_plausible(header: &[u8]) -> bool {
@@ -419,6 +427,20 @@ mod tests {
             let found = scan(&bytes);
             let tail = Tail::Damaged(Misplaced { found: Offset::new(1 << 40), position: at });
             assert_eq!((found.records, found.holes.len(), found.tail), (1, 0, tail));
+        }
+    }
+
+    /// Garbage over the length of a record and all that is behind it in the header, and a last record that is lost.
+    #[test]
+    fn a_header_that_cannot_be_hides_nothing_behind_it() {
+        let log = log(0, &[b"one", b"two", b"three", b"four"]);
+        for (from, to) in [(9, 26), (9, 18)] {
+            let mut bytes = log[..log.len() - 1].to_vec();
+            bytes[32 + from..32 + to].fill(0x8c);
+            // A length that can be.
+            bytes[32 + 8] = 0;
+            let found = scan(&bytes);
+            assert_eq!((found.records, found.end.get(), found.tail), (2, 3, Tail::Torn), "{from} to {to}");
         }
     }
 

@@ -155,6 +155,14 @@ impl<'a, F: DiskFile> Window<'a, F> {
         if need as u64 > available {
             return Ok(Err(Invalid::Short { needed: need as u64, available }));
         }
+        self.bytes(position, need)?;
+        // The zeros in the place of what cannot be read may even be right; nobody has seen that.
+        if let Some(bad) = self.unreadable_in(position, position + need as u64) {
+            return Ok(Err(Invalid::Short {
+                needed: need as u64,
+                available: bad.position.saturating_sub(position),
+            }));
+        }
         Ok(record::decode(self.bytes(position, need)?, BOUND))
     }
 
@@ -277,6 +285,23 @@ mod tests {
             assert_eq!(window.unreadable_in(1536, u64::MAX), None);
             assert_eq!(window.into_unreadable().len(), 1);
         }
+    }
+
+    /// The last byte of a header without a key, and nothing behind it.
+    #[test]
+    fn a_record_is_none_where_what_cannot_be_read_of_it_is_zeros() {
+        let mut batch = Batch::new();
+        batch.push(Some(b""), &[7; 512 + 1 - 28 - 28]);
+        batch.push(Some(b""), b"");
+        batch.push(Some(b""), b"");
+        batch.seal(Offset::ZERO, Timestamp::ZERO);
+        let (second, third) = (batch.start(1) as u64, batch.start(2) as u64);
+        assert_eq!(third, 513);
+        let file = Bad { bytes: batch.bytes().to_vec(), bad: 512..513 };
+        let mut window = Window::new(&file, file.len().unwrap());
+        assert!(window.record(0).unwrap().is_ok());
+        assert!(window.record(second).unwrap().is_err());
+        assert!(window.record(third).unwrap().is_err());
     }
 
     /// However often the window comes back to it: a look for records does.

@@ -16,6 +16,8 @@ use crate::trace::Image;
 /// Bytes of a record before its key.
 pub const HEADER: usize = 28;
 const NO_KEY: u32 = u32::MAX;
+/// No record has more bytes behind its header.
+const LONGEST: u32 = 1 << 26;
 /// Bytes of an index entry.
 pub const ENTRY: usize = 20;
 
@@ -118,7 +120,8 @@ fn pieces(bytes: &[u8], base: u64, ends: Option<u64>) -> Vec<Piece<'_>> {
                 bad_from = Some(at);
                 at = end_of_broken(bytes, at, next).unwrap_or(at + 1);
             }
-            None => at += 1,
+            // What lies in a record that is in the wrong place is its own.
+            None => at += record_at(bytes, at).map_or(1, |r| usize::try_from(r.len).unwrap_or(1)),
         }
     }
     if let Some(from) = bad_from {
@@ -143,7 +146,9 @@ fn end_of_broken(log: &[u8], at: usize, offset: u64) -> Option<usize> {
         (at + HEADER..log.len())
             .any(|at| record_at(log, at).is_some_and(|r| r.position + r.len == log.len() as u64))
     };
-    let torn = || (end > log.len() && !ends_with_log()).then_some(log.len());
+    let keylen = u32_at(&log[at..], 24)?;
+    let is_odd = size > LONGEST || (keylen > size && keylen != NO_KEY) || log[at + 16..at + 18] != [0, 0];
+    let torn = || (!is_odd && end > log.len() && !ends_with_log()).then_some(log.len());
     (at + HEADER..log.len()).find(ends).or_else(torn)
 }
 
@@ -155,6 +160,11 @@ fn has_sum(log: &[u8], at: usize, end: usize, offset: u64) -> bool {
     crc.update(&size.to_be_bytes());
     crc.update(&log[at + 16..end]);
     Some(crc.finalize()) == u32_at(&log[at..], 12)
+}
+
+/// Whether a valid record lies between these bytes, as one in a value does: whether it is of this log, nobody can tell.
+pub fn holds_a_record(log: &[u8], from: u64, to: u64) -> bool {
+    (from..to).any(|at| usize::try_from(at).is_ok_and(|at| record_at(log, at).is_some()))
 }
 
 /// An index entry: `(offset, position)` or `(timestamp, offset)`; `None` where its CRC does not fit.

@@ -47,7 +47,11 @@ pub(super) fn started(f: &mut Findings, model: &Model, before: &Image, said: &Re
             let found = format!("damage is said to be bytes {at} to {end}, offsets {first} to {next}");
             f.broke(Promise::Damage, "whole record named", what(), (expected, found), &[]);
         }
-        if let Some((from, to)) = unnamed(&pieces, &named, is_last) {
+        // Where a header is lost, nobody can tell whether what lies behind it is of this log.
+        let loses_headers = known.harm.loses_sectors() || model.may_have_holes(known);
+        let is_unclear =
+            |(from, to): &(u64, u64)| loses_headers && decode::holds_a_record(segment.log, *from, *to);
+        if let Some((from, to)) = unnamed(&pieces, &named, is_last).filter(|place| !is_unclear(place)) {
             let expected = format!("all of the damage is named: bytes {from} to {to}");
             let said: Vec<String> = named.iter().map(|s| format!("{} to {}", s.bytes.0, s.bytes.1)).collect();
             let found = format!("named are bytes {}", said.join(", "));

@@ -76,7 +76,7 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         if holes {
             // But a tail that is no record, and holds none, is always cut, unless a lying disk has kept nothing of what it was told
             // to.
-            let is_torn = |piece: &Piece<'_>| bad(piece) && !holds_a_record(segment.log, piece);
+            let is_torn = |piece: &Piece<'_>| matches!(piece, Piece::Bad { position, len } if !decode::holds_a_record(segment.log, *position, position + len));
             let tail = i + 1 == segments.len() && !model.lying && pieces.last().is_some_and(is_torn);
             if tail && pieces.iter().filter(|piece| bad(piece)).count() == 1 {
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
@@ -103,13 +103,6 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         // How many records were in a hole at the end, the next segment says.
         end = (!(holes && pieces.last().is_some_and(bad))).then_some(next);
     }
-}
-
-/// Whether a valid record lies in these bytes, as one in a value does: whether it is of this log, nobody can tell.
-fn holds_a_record(log: &[u8], piece: &Piece<'_>) -> bool {
-    let Piece::Bad { position, len } = piece else { return false };
-    (*position..position + len)
-        .any(|at| usize::try_from(at).is_ok_and(|at| decode::record_at(log, at).is_some()))
 }
 
 fn no_record(f: &mut Findings, what: &str, piece: &Piece<'_>) {

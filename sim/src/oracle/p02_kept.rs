@@ -92,7 +92,7 @@ pub(super) fn look(
 
 /// Whether a broken record hides this one: its header says that it reaches beyond the end of the log, which does not end with a good
 /// record either. A write that was torn in a value that holds records looks just like that.
-fn is_hidden(image: Option<&Image>, topic: &str, partition: u32, offset: u64) -> bool {
+pub(super) fn is_hidden(image: Option<&Image>, topic: &str, partition: u32, offset: u64) -> bool {
     let is_it = |piece: &Piece<'_>| matches!(piece, Piece::Record(record) if record.offset == offset);
     let segments = |image| decode::segments(image, topic, partition);
     image.is_some_and(|image| !segments(image).iter().any(|segment| segment.pieces().iter().any(is_it)))

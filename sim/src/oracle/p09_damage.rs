@@ -8,11 +8,16 @@ use broker::error::Code;
 
 use super::look::{PartitionLook, name};
 use super::model::Model;
-use super::{Findings, Promise};
-use crate::trace::Recovered;
+use super::{Findings, Promise, p02_kept};
+use crate::trace::{Image, Recovered};
 
 /// The errors of a look at one partition.
-pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &PartitionLook) {
+pub(super) fn look(
+    f: &mut Findings,
+    (topic, partition): (&str, u32),
+    look: &PartitionLook,
+    image: Option<&Image>,
+) {
     if look.disturbed {
         return;
     }
@@ -36,7 +41,8 @@ pub(super) fn look(f: &mut Findings, topic: &str, partition: u32, look: &Partiti
     }
     for (asked, next) in &look.holes {
         let behind = asked.saturating_add(1)..(*next).max(asked.saturating_add(1));
-        if let Some((offset, _)) = look.records.range(behind).next() {
+        let is_clear = |offset: &&u64| !p02_kept::is_hidden(image, topic, partition, **offset);
+        if let Some(offset) = look.records.range(behind).map(|(offset, _)| offset).find(is_clear) {
             let expected = format!("offset {offset}, the first behind {asked} that can be read");
             let found = format!("CORRUPT names {next}");
             f.broke(Promise::Damage, "record passed over", name(topic, partition), (expected, found), &[]);

@@ -50,7 +50,7 @@ impl Walk {
             p01_dense::files(f, &self.model, topic, *number, look);
             p02_kept::look(f, &mut self.model, (topic, *number), found, look.image.as_deref());
             p07_time::look(f, &self.model, topic, *number, found);
-            p09_damage::look(f, topic, *number, found);
+            p09_damage::look(f, (topic, *number), found, look.image.as_deref());
         }
         p04_refused_absent::look(&mut self.findings, &mut self.model, look);
         self.seen(look);
