@@ -98,6 +98,8 @@ pub fn log(bytes: &[u8], base: u64) -> Vec<Piece<'_>> {
 fn pieces(bytes: &[u8], base: u64, ends: Option<u64>) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let (mut at, mut next, mut bad_from) = (0, base, None);
+    // Where a record of which offset has to begin.
+    let mut due = (0, base);
     while at < bytes.len() {
         // Right behind a record only the next offset is believed; behind a hole any later one.
         let found = record_at(bytes, at).filter(|r| match bad_from {
@@ -115,10 +117,13 @@ fn pieces(bytes: &[u8], base: u64, ends: Option<u64>) -> Vec<Piece<'_>> {
                 pieces.push(Piece::Record(record));
                 at += usize::try_from(record.len).unwrap_or(usize::MAX);
                 next = record.offset + 1;
+                due = (at, next);
             }
-            None if bad_from.is_none() => {
-                bad_from = Some(at);
-                at = end_of_broken(bytes, at, next).unwrap_or(at + 1);
+            None if due.0 == at => {
+                bad_from.get_or_insert(at);
+                let end = end_of_broken(bytes, at, due.1);
+                at = end.unwrap_or(at + 1);
+                due = (end.unwrap_or(usize::MAX), due.1 + 1);
             }
             // What lies in a record that is in the wrong place is its own.
             None => at += record_at(bytes, at).map_or(1, |r| usize::try_from(r.len).unwrap_or(1)),
@@ -285,6 +290,18 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(record_at(&bytes, 0), None, "bit {bit}");
         }
+    }
+
+    /// The first says where it ends, and the next where it does, beyond the end of a log that does not end with a good record.
+    #[test]
+    fn from_one_broken_record_to_the_next_each_is_asked_where_it_ends() {
+        let records = [&b"one"[..], b"two", b"three"].into_iter().zip(0..);
+        let mut bytes: Vec<u8> = records.flat_map(|(value, offset)| record(offset, 5, None, value)).collect();
+        bytes.pop();
+        bytes[20] ^= 1;
+        bytes[31 + 9] = 1;
+        bytes[31 + 20] ^= 1;
+        assert_eq!(log(&bytes, 0), [Piece::Bad { position: 0, len: bytes.len() as u64 }]);
     }
 
     /// As a client sends that copies a log.
