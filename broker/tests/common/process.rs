@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 /// A running `broker serve`. Killed when it is dropped.
 pub struct Process {
@@ -85,6 +87,17 @@ impl Process {
     pub fn signal(&self, name: &str) {
         let killed = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(killed.expect("kill is there").success());
+        while name == "STOP" && !self.is_stopped() {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether none of its threads runs any more: on a busy machine that takes a while after the signal. Where the system does not
+    /// say, nobody knows.
+    fn is_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else { return true };
+        let states = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("stat")));
+        states.flatten().all(|stat| stat.contains(") T "))
     }
 
     /// Runs a command against it.
