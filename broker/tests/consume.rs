@@ -139,15 +139,28 @@ fn a_follower_outlives_a_server_that_is_lost_as_it_is_asked_for_the_beginning() 
 /// What is missing in the middle, or of what was asked for by its number, is.
 #[test]
 fn what_is_out_of_range_otherwise_is_told() {
-    let cases: [(&[&str], Vec<response::Kind>); 3] = [
-        (&["consume", "t", "--from", "0"], vec![partition(5), out_of_range()]),
-        (&["consume", "t"], vec![partition(5), consumed(0..2, 5), out_of_range()]),
-        (&["consume", "t"], vec![partition(5), out_of_range(), begins_at(0)]),
+    let cases: [(&[&str], Vec<response::Kind>, bool); 5] = [
+        (&["consume", "t", "--from", "0"], vec![partition(5), out_of_range(), begins_at(3)], true),
+        (&["consume", "t"], vec![partition(5), consumed(0..2, 5), out_of_range(), begins_at(3)], true),
+        (
+            &["consume", "t", "--follow"],
+            vec![partition(5), consumed(0..2, 5), out_of_range(), begins_at(3)],
+            true,
+        ),
+        // The topic is another one by now, and has not got that far.
+        (
+            &["consume", "t", "--follow"],
+            vec![partition(5), consumed(0..2, 5), out_of_range(), begins_at(0)],
+            false,
+        ),
+        (&["consume", "t"], vec![partition(5), out_of_range(), begins_at(0)], false),
     ];
-    for (args, answers) in cases {
+    for (args, answers, was_removed) in cases {
         let (addr, asked) = told(vec![answers.into_iter().map(now).collect()]);
         let why = complaint(&run(&addr, args, b""));
         assert!(why.contains("it is gone"), "{why}");
+        let goes_on = why.contains("what is left begins at offset 3: go on with --partition 0 --from 3");
+        assert_eq!(goes_on, was_removed, "{why}");
         asked.join().unwrap();
     }
 }

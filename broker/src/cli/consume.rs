@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::time::Duration;
 
-use broker::client::{At, Client, Consumed, Fetch, Outcome};
+use broker::client::{At, Client, Consumed, Fetch, Outcome, Refusal};
 use broker::error::Code;
 use broker::net::TcpConnector;
 use broker::record::Record;
@@ -32,7 +32,8 @@ Without --partition, all partitions are read and merged by time. The order of re
 within a partition, and so for each key.
 
 Without --follow it ends at the last record that existed when it started; where the server has records that \
-it cannot read, the exit code is 1. With --follow, it ends where the topic is deleted. One that \
+it cannot read, the exit code is 1. With --follow, it ends where the topic is deleted, and where retention removes \
+records before they were read. One that \
 is deleted and made anew while the server cannot be reached is read on at the same offsets, where it has got that far: \
 its first records are passed over.
 
@@ -245,6 +246,7 @@ impl Source {
                     Ok(false) => outcome,
                     Err(failure) => failure,
                 },
+                None if is_out_of_range(&outcome) => self.explain_gone(args, client, outcome).await,
                 _ => outcome,
             };
             match away(&outcome) {
@@ -267,6 +269,26 @@ impl Source {
         let end = self.end;
         self.records.extend(consumed.records.into_iter().filter(|r| args.follow || r.offset < end));
         Ok(())
+    }
+
+    /// Nothing is read at this offset. Where that is because retention was faster than the reader, it is told how to go on.
+    async fn explain_gone(
+        &self,
+        args: &Args,
+        client: &Client<TcpConnector>,
+        outcome: Outcome<Consumed>,
+    ) -> Outcome<Consumed> {
+        let (next, partition) = (self.next, self.partition);
+        let start = match client.list_offsets(&args.topic, partition, At::Earliest).await {
+            Outcome::Acknowledged(start) if start.offset > next => start.offset,
+            _ => return outcome,
+        };
+        let Outcome::Refused(Refusal { code, message }) = outcome else { return outcome };
+        let message = format!(
+            "{message}\n  what was there was removed before it was read, as retention does; what is left begins at \
+             offset {start}: go on with --partition {partition} --from {start}"
+        );
+        Outcome::Refused(Refusal { code, message })
     }
 
     /// Retention was faster than the first request: what there is may begin later. Whether it does; an error is how the question

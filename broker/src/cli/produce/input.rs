@@ -10,6 +10,8 @@ use tokio::sync::mpsc;
 
 use super::Args;
 use super::lines::LineSet;
+use crate::cli::output::say;
+use crate::cli::quantity::count;
 
 /// A request holds lines up to about this many bytes; a longer line is alone in its own.
 const BATCH_BYTES: usize = 1 << 20;
@@ -50,8 +52,11 @@ pub fn read_lines(args: &Args) -> mpsc::Receiver<Result<Batch, BadInput>> {
         while let Some(read) = reader.next(&mut input).transpose() {
             let failed = read.is_err();
             if sender.blocking_send(read).is_err() || failed {
-                break;
+                return;
             }
+        }
+        if let Some(said) = reader.skipped_beyond_the_end() {
+            say(format_args!("{said}"));
         }
     });
     receiver
@@ -129,9 +134,11 @@ impl Reader {
         let failed =
             |e| BadInput { line: None, why: format!("cannot read the input from line {number} on: {e}") };
         if self.skip.contains(number) {
-            let bytes = input.skip_until(b'\n').map_err(failed)?;
+            if input.skip_until(b'\n').map_err(failed)? == 0 {
+                return Ok(Read::End);
+            }
             self.number = number;
-            return Ok(if bytes == 0 { Read::End } else { Read::PassedOver });
+            return Ok(Read::PassedOver);
         }
         let mut line = Vec::new();
         // One for the line feed.
@@ -144,6 +151,15 @@ impl Reader {
         self.number = number;
         line.pop_if(|last| *last == b'\n');
         self.line(line).map(Read::Line).map_err(|why| BadInput { line: Some(number), why })
+    }
+
+    /// At the end of the input: whether it was to go on longer. It may be another input than the one that `--skip` was made for.
+    fn skipped_beyond_the_end(&self) -> Option<String> {
+        let last = self.skip.last().filter(|last| *last > self.number)?;
+        Some(format!(
+            "--skip names lines up to {last}, and the input has {}: is it the same input?",
+            count(self.number, "line")
+        ))
     }
 
     fn line(&self, line: Vec<u8>) -> Result<Line, String> {
@@ -208,6 +224,24 @@ mod tests {
         assert_eq!(all, [vec![line(1, "a"), line(4, "d")], vec![line(5, "e")]]);
         assert_eq!(read(text, reader(None, 2, "5")), (vec![], None));
         assert_eq!(read(text, reader(None, 2, "9")), (vec![], None));
+    }
+
+    #[test]
+    fn lines_that_the_input_does_not_have_are_told() {
+        let said = |text: &[u8], skip| {
+            let (mut reader, mut input) = (reader(None, 2, skip), io::BufReader::new(text));
+            while reader.next(&mut input).unwrap().is_some() {}
+            reader.skipped_beyond_the_end()
+        };
+        for (text, skip) in [("a\nb", "0"), ("a\nb", "2"), ("a\nb\n", "0,2"), ("", "0")] {
+            assert_eq!(said(text.as_bytes(), skip), None, "{skip}");
+        }
+        for (text, skip, lines) in
+            [("a\nb", "3", "2 lines"), ("a\n", "0,2-9", "1 line"), ("", "1", "0 lines")]
+        {
+            let said = said(text.as_bytes(), skip).unwrap();
+            assert!(said.contains(&format!("the input has {lines}:")), "{said}");
+        }
     }
 
     #[test]

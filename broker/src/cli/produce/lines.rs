@@ -78,6 +78,11 @@ impl LineSet {
         self.0.contains(&line)
     }
 
+    /// The last line.
+    pub fn last(&self) -> Option<u64> {
+        self.0.iter().next_back().map(|lines| *lines.end())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
