@@ -47,6 +47,25 @@ pub(crate) fn is_of_others(name: &str, error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && name.starts_with('.')
 }
 
+/// Whether a topic with so many partitions has something of this name in its directory.
+pub(crate) fn is_of_topic(name: &str, partitions: u32) -> bool {
+    name == topic::SETTINGS_FILE || files::partition_number(name).is_some_and(|number| number < partitions)
+}
+
+/// So many names of what is not ours are told.
+const TOLD: usize = 5;
+
+/// What a start says of what is not ours: one line, however much it is.
+pub(crate) fn left_alone(names: &[String]) -> Option<String> {
+    let (last, others) = names.split_last()?;
+    let names = match others {
+        [] => format!("{last} is"),
+        _ if names.len() <= TOLD => format!("{} and {last} are", others.join(", ")),
+        _ => format!("{} and {} more are", names[..TOLD].join(", "), names.len() - TOLD),
+    };
+    Some(format!("{names} not ours: left alone"))
+}
+
 /// Topics, and partitions as `topic/number`, that are another one under a second name, with the name of that one.
 pub(crate) type Twins = BTreeMap<String, String>;
 
@@ -89,4 +108,30 @@ fn twins_among<D: Disk>(disk: &D, dirs: impl Iterator<Item = (String, PathBuf)>)
 /// Why a directory is not served that is another one under a second name.
 pub(crate) fn twin_of(other: &str) -> String {
     format!("it leads to the directory of {other}, which is served under that name only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_told_in_one_line() {
+        let told = |count: u32| left_alone(&(1..=count).map(|n| n.to_string()).collect::<Vec<_>>());
+        assert_eq!(told(0), None);
+        assert_eq!(told(1).unwrap(), "1 is not ours: left alone");
+        assert_eq!(told(2).unwrap(), "1 and 2 are not ours: left alone");
+        assert_eq!(told(5).unwrap(), "1, 2, 3, 4 and 5 are not ours: left alone");
+        assert_eq!(told(6).unwrap(), "1, 2, 3, 4, 5 and 1 more are not ours: left alone");
+        assert_eq!(told(9000).unwrap(), "1, 2, 3, 4, 5 and 8995 more are not ours: left alone");
+    }
+
+    #[test]
+    fn a_topic_has_its_partitions_and_its_settings() {
+        for name in ["topic", "0", "2"] {
+            assert!(is_of_topic(name, 3), "{name}");
+        }
+        for name in ["topics", "3", "00", "-1", "x"] {
+            assert!(!is_of_topic(name, 3), "{name}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::clock::Clock;
-use crate::disk::{self, Disk};
+use crate::disk::{self, Disk, Entry};
 use crate::files;
 use crate::home::Home;
 use crate::listing::{self, Twins};
@@ -171,6 +171,15 @@ pub(crate) enum Origin<'a> {
 /// What the directories say.
 type Listed = BTreeMap<String, Made>;
 
+/// What is in the data directory.
+struct Listing {
+    topics: Listed,
+    /// Which of their partitions are twins.
+    twins: Twins,
+    /// What is not ours.
+    others: Vec<String>,
+}
+
 /// The partitions that a clean stop has recorded of these topics, and that they do not have any more.
 fn uncounted(last: &LastRun, listed: &Listed) -> BTreeMap<String, u64> {
     let is_missed = |partition: &str| {
@@ -196,13 +205,15 @@ impl<D: Disk> Opening<'_, D> {
         let mut read_only =
             revoked.err().or_else(|| self.refuses_writes()).map(|e| format!("it cannot be written: {e}"));
         let leftovers = if read_only.is_some() { Leftovers::Keep } else { Leftovers::Remove };
-        let (listed, twins) = self.list(&mut report, leftovers)?;
+        let Listing { topics: listed, twins, mut others } = self.list(&mut report, leftovers)?;
         report.missed.gone = last.topics();
         report
             .missed
             .gone
             .retain(|topic, _| !listed.contains_key(topic) && !report.unserved.contains_key(topic));
         report.missed.uncounted = uncounted(&last, &listed);
+        others.retain(|name| !report.missed.uncounted.contains_key(name));
+        report.notes.extend(listing::left_alone(&others));
         let tasks: Vec<Task<'_>> = listed
             .iter()
             .flat_map(|(topic, made)| (0..made.settings.partitions).map(move |n| (topic, n, made)))
@@ -251,8 +262,8 @@ impl<D: Disk> Opening<'_, D> {
             return Ok(());
         }
         let io = |source| OpenError::Io { path: self.data.to_owned(), source };
-        let (listed, _) = self.list(&mut Report::default(), Leftovers::Keep).map_err(io)?;
-        match listed.values().map(|made| made.settings.partitions as usize).sum() {
+        let listing = self.list(&mut Report::default(), Leftovers::Keep).map_err(io)?;
+        match listing.topics.values().map(|made| made.settings.partitions as usize).sum() {
             partitions if partitions > max => {
                 Err(OpenError::TooManyPartitions { path: self.data.to_owned(), partitions, max })
             }
@@ -267,9 +278,8 @@ impl<D: Disk> Opening<'_, D> {
         (answer.kind() == io::ErrorKind::ReadOnlyFilesystem).then_some(answer)
     }
 
-    /// The topics in the data directory, and which of their partitions are twins.
-    fn list(&self, report: &mut Report, leftovers: Leftovers) -> io::Result<(Listed, Twins)> {
-        let mut listed = Listed::new();
+    fn list(&self, report: &mut Report, leftovers: Leftovers) -> io::Result<Listing> {
+        let (mut listed, mut others) = (Listed::new(), Vec::new());
         for entry in self.world.disk.list(self.data)? {
             let path = self.data.join(&entry.name);
             let leftover = [files::NEW_SUFFIX, files::DELETED_SUFFIX].into_iter().any(|suffix| {
@@ -284,7 +294,7 @@ impl<D: Disk> Opening<'_, D> {
                 let what = done.map_or_else(|e| format!("could not be removed: {e}"), |()| "removed".into());
                 report.notes.push(format!("{}: half made or half deleted: {what}", entry.name));
             } else if entry.is_dir && topic::check_name(&entry.name).is_ok() {
-                match self.topic_settings(&path) {
+                match self.topic_settings(&entry.name, &mut others) {
                     Err(e) if listing::is_of_others(&entry.name, &e) => {
                         report.notes.push(format!("{}: it cannot be read ({e}): left alone", entry.name));
                     }
@@ -301,10 +311,10 @@ impl<D: Disk> Opening<'_, D> {
                     Err(e) => {
                         report.unserved.insert(entry.name, format!("its directory cannot be read: {e}"));
                     }
-                    Ok(None) => report.notes.push(format!("{}: no topic of ours: left alone", entry.name)),
+                    Ok(None) => others.push(entry.name),
                 }
             } else if entry.is_dir || !(ours || entry.name.ends_with(files::TMP_SUFFIX)) {
-                report.notes.push(format!("{}: not ours: left alone", entry.name));
+                others.push(entry.name);
             }
         }
         let topics = listed.iter().map(|(topic, made)| (topic, made.settings.partitions));
@@ -314,17 +324,26 @@ impl<D: Disk> Opening<'_, D> {
                 report.unserved.insert(name.clone(), listing::twin_of(other));
             }
         }
-        Ok((listed, twins))
+        Ok(Listing { topics: listed, twins, others })
     }
 
-    /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either.
-    fn topic_settings(&self, dir: &Path) -> io::Result<Option<Made>> {
-        let looked = listing::look(&self.world.disk, dir)?;
-        if let Some(settings) = looked.settings? {
-            return Ok(Some(Made { settings, lost: false }));
+    /// What a topic was made with. Where its file is lost, the partitions are counted; `None`: there are none either. Adds what is in
+    /// its directory besides to what is not ours.
+    fn topic_settings(&self, name: &str, others: &mut Vec<String>) -> io::Result<Option<Made>> {
+        let (disk, dir) = (&self.world.disk, self.data.join(name));
+        let looked = listing::look(disk, &dir)?;
+        let made = match looked.settings? {
+            Some(settings) => Some(Made { settings, lost: false }),
+            None => listing::count(disk, &dir, &looked.entries)?
+                .map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }),
+        };
+        if let Some(made) = &made {
+            let is_foreign = |entry: &&Entry| !listing::is_of_topic(&entry.name, made.settings.partitions);
+            others.extend(
+                looked.entries.iter().filter(is_foreign).map(|entry| format!("{name}/{}", entry.name)),
+            );
         }
-        let count = listing::count(&self.world.disk, dir, &looked.entries)?;
-        Ok(count.map(|count| Made { settings: TopicSettings::with_partitions(count), lost: true }))
+        Ok(made)
     }
 
     fn recover_all(

@@ -24,6 +24,7 @@ use look::Looked;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Writer;
+use crate::listing;
 use crate::markers::Evidence;
 use crate::report::PartitionReport;
 use crate::scan::Hole;
@@ -179,19 +180,21 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     fn list(&mut self) -> io::Result<()> {
+        let mut others = Vec::new();
         for entry in self.disk.list(self.told.dir)? {
             let found = &mut self.found;
             match files::parse(&entry.name) {
-                _ if entry.is_dir => self.note(format!("{} is a directory: left alone", entry.name)),
+                _ if entry.is_dir => others.push(entry.name),
                 Name::Segment(base, kind) => _ = found.segments.entry(base).or_default().insert(kind),
                 Name::Unsynced(base) => found.unsynced.push(base),
                 Name::Damaged(base) => found.damaged.push(base),
                 Name::Tmp => found.leftovers.push(entry.name),
                 Name::Synced => {}
                 Name::Aside => found.asides += 1,
-                Name::Foreign => self.note(format!("{} is not ours: left alone", entry.name)),
+                Name::Foreign => others.push(entry.name),
             }
         }
+        self.report.notes.extend(listing::left_alone(&others));
         Ok(())
     }
 

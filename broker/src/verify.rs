@@ -276,10 +276,7 @@ impl<D: Disk> Verifier<'_, D> {
                 false => self.fault(&dir.join(number), None, None, "the partition's directory is missing"),
             }
         }
-        let ours = |name: &str| {
-            name == topic::SETTINGS_FILE || files::partition_number(name).is_some_and(|n| n < partitions)
-        };
-        for entry in entries.iter().filter(|entry| !ours(&entry.name)) {
+        for entry in entries.iter().filter(|entry| !listing::is_of_topic(&entry.name, partitions)) {
             self.note(&dir.join(&entry.name), "is not ours");
         }
     }
