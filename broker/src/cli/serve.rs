@@ -1,7 +1,9 @@
 //! `broker serve`.
 
+mod room;
+mod sockets;
+
 use std::io::{self, IsTerminal, Write};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,18 +17,16 @@ use broker::report::{PartitionReport, Report};
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings};
 use broker::work::{Threads, Work};
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
+use self::room::Room;
+use self::sockets::Sockets;
 use super::log::{Lines, Log};
 use super::signals::Signals;
 use super::{Stop, quantity, startup};
-
-/// Connections that may wait to be accepted: as many as the standard library lets.
-const BACKLOG: u32 = 1024;
 
 /// Run a server
 #[derive(Debug, clap::Args)]
@@ -218,43 +218,6 @@ impl Args {
     }
 }
 
-/// Files that are open besides those of partitions and connections: the server's own, what is opened for a moment, and as
-/// many connections again that are told that there are too many.
-const OTHER_FILES: usize = 128;
-
-/// What the open files that a process may have are for. Connections and partitions cannot take what is kept for the other:
-/// a server whose clients had used up all files could neither roll nor delete a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
-    connections: usize,
-    partitions: usize,
-}
-
-impl Room {
-    /// `open_files`: how many this process may have, where that is bounded.
-    fn new(open_files: Option<u64>, max_connections: usize) -> Self {
-        let Some(open_files) = open_files else {
-            return Self { connections: max_connections, partitions: usize::MAX };
-        };
-        let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
-        let connections = max_connections.min((open_files / 4).max(1));
-        let partitions =
-            open_files.saturating_sub(OTHER_FILES.saturating_add(connections)) / Settings::OPEN_FILES;
-        Self { connections, partitions }
-    }
-
-    /// Says so where there are fewer connections than were asked for.
-    fn tell(self, max_connections: usize) {
-        let Self { connections, partitions } = self;
-        if connections < max_connections {
-            tracing::info!(
-                "the limit of open files leaves room for {connections} connections, of --max-connections \
-                 {max_connections}, and {partitions} partitions; raise it for more (ulimit -n, LimitNOFILE= of a service)"
-            );
-        }
-    }
-}
-
 pub fn run(args: Args) -> Result<(), Stop> {
     let log = Log::begin(io::stderr()).map_err(|e| format!("cannot start threads: {e}"))?;
     log.take_panics();
@@ -279,11 +242,11 @@ pub fn run(args: Args) -> Result<(), Stop> {
 
 fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
     let max_connections = args.limits.max_connections;
-    let room = Room::new(raise_open_files(), max_connections);
+    let room = Room::new(room::raise_open_files(), max_connections);
     let limits = args.limits(room.connections)?;
     room.tell(max_connections);
     // First of all, so that a start with a wrong address has touched no file.
-    let sockets = Sockets::reserve(&args)?;
+    let sockets = Sockets::reserve(&args.listen, args.metrics.as_deref())?;
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
     let runtime = runtime(threads).map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(async { survive_size_limits() });
@@ -305,18 +268,6 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
 
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get().div_ceil(2))
-}
-
-/// Connections and segments are open files, and the usual limit of 1024 is meant for programs that know no better.
-/// Gives how many there may be then.
-fn raise_open_files() -> Option<u64> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!("the limit of open files stays as it is: {e}");
-    }
-    getrlimit(Resource::Nofile).current
 }
 
 /// Where files may only have a certain size (`ulimit -f`), a write beyond it fails, and does not end the process.
@@ -378,80 +329,6 @@ async fn serve_until_signal(
     Ok(())
 }
 
-/// The addresses for clients and for metrics, reserved before the data directory is opened: one that somebody listens on is noticed
-/// by then. Nobody can connect until they are listened on: while the logs are recovered, a client is refused at once, and does not
-/// wait. Two servers that start at the same moment on one address can both reserve it, though. The one that comes to listen later
-/// stops then, cleanly.
-struct Sockets {
-    clients: Reserved,
-    metrics: Option<Reserved>,
-}
-
-impl Sockets {
-    fn reserve(args: &Args) -> Result<Self, String> {
-        let metrics = args.metrics.as_ref().map(|addr| Reserved::new(addr, "--metrics")).transpose()?;
-        let clients = Reserved::new(&args.listen, "--listen")?;
-        match metrics {
-            Some(metrics) if overlap(clients.addr()?, metrics.addr()?) => Err(format!(
-                "cannot listen on {} for both clients and metrics\n  --metrics chooses another address",
-                metrics.addr
-            )),
-            metrics => Ok(Self { clients, metrics }),
-        }
-    }
-
-    fn listen(self) -> Result<(TcpListener, Option<TcpListener>), String> {
-        Ok((self.clients.listen()?, self.metrics.map(Reserved::listen).transpose()?))
-    }
-}
-
-/// Whether not both can be listened on. The system lets both be reserved: it counts only who listens already. All addresses of
-/// version 6 are those of version 4 as well, unless a socket says otherwise.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let (a, b) = (one.ip(), other.ip());
-    let is_all = |all: IpAddr, of: IpAddr| all.is_unspecified() && (all.is_ipv6() || of.is_ipv4());
-    one.port() == other.port() && (a == b || is_all(a, b) || is_all(b, a))
-}
-
-/// An address that is reserved and not yet listened on.
-struct Reserved {
-    socket: TcpSocket,
-    addr: String,
-    flag: &'static str,
-}
-
-impl Reserved {
-    fn new(addr: &str, flag: &'static str) -> Result<Self, String> {
-        let bind = |at: SocketAddr| {
-            let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            // Connections of a server that has just ended do not keep its address from the next.
-            socket.set_reuseaddr(true)?;
-            socket.bind(at)?;
-            Ok(socket)
-        };
-        let first = |addrs: std::vec::IntoIter<SocketAddr>| {
-            let nothing = Err(io::Error::other("the name has no address"));
-            addrs.map(bind).reduce(Result::or).unwrap_or(nothing)
-        };
-        match addr.to_socket_addrs().and_then(first) {
-            Ok(socket) => Ok(Self { socket, addr: addr.to_owned(), flag }),
-            Err(e) => Err(cannot_listen(addr, flag, &e)),
-        }
-    }
-
-    fn addr(&self) -> Result<SocketAddr, String> {
-        self.socket.local_addr().map_err(|e| cannot_listen(&self.addr, self.flag, &e))
-    }
-
-    fn listen(self) -> Result<TcpListener, String> {
-        self.socket.listen(BACKLOG).map_err(|e| cannot_listen(&self.addr, self.flag, &e))
-    }
-}
-
-fn cannot_listen(addr: &str, flag: &str, why: &io::Error) -> String {
-    format!("cannot listen on {addr}: {why}\n  {flag} chooses another address")
-}
-
 /// A signal so soon after the first is the same one again: who ends a group of processes may tell this one by itself and with
 /// its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
@@ -477,42 +354,4 @@ fn stop_on_signals(stop: CancellationToken, log: Lines) -> std::io::Result<()> {
         }
     });
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_overlap_where_one_is_the_other_or_covers_it() {
-        let overlap = |one: &str, other: &str| overlap(one.parse().unwrap(), other.parse().unwrap());
-        assert!(overlap("127.0.0.1:1", "127.0.0.1:1") && overlap("[::1]:1", "[::1]:1"));
-        assert!(overlap("0.0.0.0:1", "127.0.0.1:1") && overlap("127.0.0.1:1", "0.0.0.0:1"));
-        for other in ["[::1]:1", "127.0.0.1:1", "0.0.0.0:1"] {
-            assert!(overlap("[::]:1", other) && overlap(other, "[::]:1"), "{other}");
-        }
-        for (one, other) in
-            [("127.0.0.1:1", "127.0.0.1:2"), ("127.0.0.1:1", "127.0.0.2:1"), ("0.0.0.0:1", "[::1]:1")]
-        {
-            assert!(!overlap(one, other), "{one} {other}");
-        }
-    }
-
-    #[test]
-    fn connections_and_partitions_share_the_open_files() {
-        let room = |open_files, connections| {
-            let Room { connections, partitions } = Room::new(open_files, connections);
-            (connections, partitions)
-        };
-        assert_eq!(room(None, 1024), (1024, usize::MAX));
-        assert_eq!(room(Some(u64::MAX), 1024).0, 1024);
-        assert_eq!(room(Some(1024), 1024), (256, 213));
-        assert_eq!(room(Some(1024), 100), (100, 265));
-        assert_eq!(room(Some(20), 1024), (5, 0));
-        for open_files in 0..5000 {
-            let (connections, partitions) = room(Some(open_files), 1024);
-            let used = (connections + partitions * Settings::OPEN_FILES + OTHER_FILES) as u64;
-            assert!(connections > 0 && (partitions == 0 || used <= open_files));
-        }
-    }
 }
