@@ -20,7 +20,7 @@ use std::time::Duration;
 use broker::client::{Client, Failure, Options, Outcome};
 use broker::error::Code;
 use broker::net::TcpConnector;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use rustix::process::Signal;
 
 /// A log broker: topics of partitioned, append-only logs, over TCP.
@@ -94,6 +94,8 @@ enum Stop {
     OutputClosed,
     /// Something to be told.
     Because(String),
+    /// The arguments ask for what cannot be.
+    Usage(String),
     /// Everything has been told already.
     Told,
     /// A signal asked for it.
@@ -142,7 +144,9 @@ fn is_away(code: Code) -> bool {
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let matches = with_negative_numbers(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let result = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Topic(command) => on_one_thread(topic::run(command)),
         Command::Produce(args) => on_one_thread(produce::run(args)),
@@ -161,7 +165,21 @@ pub fn main() -> ExitCode {
             output::say(format_args!("broker: {why}"));
             ExitCode::FAILURE
         }
+        // As for an argument that is wrong by itself.
+        Err(Stop::Usage(why)) => {
+            output::say(format_args!("broker: {why}"));
+            ExitCode::from(2)
+        }
     }
+}
+
+/// A value may look like an option: `-1` is a record like any other, and no offset, which is then said by whoever reads offsets.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let lenient = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(lenient).mut_subcommands(with_negative_numbers)
 }
 
 fn on_one_thread(command: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
@@ -172,10 +190,17 @@ fn on_one_thread(command: impl Future<Output = Result<(), Stop>>) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        with_negative_numbers(Cli::command()).debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_no_option() {
+        let parse = |args: &[&str]| with_negative_numbers(Cli::command()).try_get_matches_from(args);
+        parse(&["broker", "produce", "t", "-5"]).unwrap();
+        let why = parse(&["broker", "consume", "t", "--count", "-1"]).unwrap_err().to_string();
+        assert!(why.contains("a whole number, 0 or more"), "{why}");
     }
 }

@@ -379,18 +379,28 @@ fn what_a_measurement_cannot_do_is_refused() {
     }
 }
 
+/// As what is wrong by itself: nothing has been touched by then.
 #[test]
-fn limits_that_would_serve_nobody_are_refused() {
+fn settings_that_serve_nobody_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for flag in
-        ["--max-connections", "--max-request-records", "--idle-timeout", "--frame-timeout", "--write-timeout"]
-    {
-        let mut serve = broker();
-        serve.args(["serve", "--listen", "127.0.0.1:0", flag, "0", "--data"]).arg(dir.path().join("data"));
-        let why = complaint(&serve.output().unwrap());
-        assert!(why.contains(flag), "{why}");
+    let data = dir.path().join("data");
+    for (args, named) in [
+        (&["--max-connections", "0"][..], "--max-connections 0 would serve nobody"),
+        (&["--max-request-records", "0"], "--max-request-records 0 would serve nobody"),
+        (&["--idle-timeout", "0s"], "--idle-timeout 0 would serve nobody"),
+        (&["--frame-timeout", "0"], "--frame-timeout 0 would serve nobody"),
+        (&["--write-timeout", "0"], "--write-timeout 0 would serve nobody"),
+        (&["--max-record-bytes", "4MiB", "--max-frame-bytes", "4MiB"], "leaves no room for a record"),
+        (&["--index-interval", "0"], "index-interval must be at least 1"),
+        (&["--segment-bytes", "-1"], "is not a size"),
+        (&["--durability", "interval=0"], "`always` syncs each append"),
+    ] {
+        let output = broker().arg("serve").arg("--data").arg(&data).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let why = String::from_utf8(output.stderr).unwrap();
+        assert!(why.contains(named), "{why}");
+        assert!(!data.exists());
     }
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was begun");
 }
 
 /// What was done is said, also where the place for it takes nothing.

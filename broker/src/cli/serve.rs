@@ -178,16 +178,16 @@ impl Args {
         }
     }
 
-    /// `connections`: at most so many.
-    fn limits(&self, connections: usize) -> Result<Limits, Stop> {
+    /// What is wrong where no argument is wrong by itself.
+    fn check(&self) -> Result<(), String> {
         let args = &self.limits;
         // A record is a little longer in a message than by itself.
         let needed = u64::from(self.log.max_record_bytes) + (1 << 10);
         if (args.max_frame_bytes as u64) < needed {
-            return Err(Stop::Because(format!(
+            return Err(format!(
                 "--max-frame-bytes {} leaves no room for a record of --max-record-bytes {}: at least {needed} are needed",
                 args.max_frame_bytes, self.log.max_record_bytes
-            )));
+            ));
         }
         let nothing = [
             ("--max-connections", args.max_connections == 0),
@@ -196,12 +196,18 @@ impl Args {
             ("--frame-timeout", args.frame_timeout.is_zero()),
             ("--write-timeout", args.write_timeout.is_zero()),
         ];
-        if let Some((flag, _)) = nothing.iter().find(|(_, is_zero)| *is_zero) {
-            return Err(Stop::Because(format!(
-                "{flag} 0 would serve nobody; for hardly any limit, say a large one"
-            )));
+        match nothing.iter().find(|(_, is_zero)| *is_zero) {
+            Some((flag, _)) => {
+                Err(format!("{flag} 0 would serve nobody; for hardly any limit, say a large one"))
+            }
+            None => self.settings(usize::MAX).check(),
         }
-        Ok(Limits {
+    }
+
+    /// `connections`: at most so many.
+    fn limits(&self, connections: usize) -> Limits {
+        let args = &self.limits;
+        Limits {
             connections: args.max_connections.min(connections),
             frame_bytes: args.max_frame_bytes,
             request_records: args.max_request_records,
@@ -214,11 +220,12 @@ impl Args {
             frame_time: args.frame_timeout,
             write_time: args.write_timeout,
             stop_time: args.stop_timeout,
-        })
+        }
     }
 }
 
 pub fn run(args: Args) -> Result<(), Stop> {
+    args.check().map_err(Stop::Usage)?;
     let log = Log::begin(io::stderr()).map_err(|e| format!("cannot start threads: {e}"))?;
     log.take_panics();
     let (filter, lines) = (EnvFilter::try_from_env("BROKER_LOG"), log.lines());
@@ -243,7 +250,7 @@ pub fn run(args: Args) -> Result<(), Stop> {
 fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
     let max_connections = args.limits.max_connections;
     let room = Room::new(room::raise_open_files(), max_connections);
-    let limits = args.limits(room.connections)?;
+    let limits = args.limits(room.connections);
     room.tell(max_connections);
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args.listen, args.metrics.as_deref())?;
