@@ -39,6 +39,11 @@ impl Step {
         self.site.is_none() && !self.is_power_loss()
     }
 
+    /// Whether it only ends the operation that the step before it belongs to: a process is told that its sync has failed.
+    pub fn ends_a_failed_sync(&self) -> bool {
+        matches!(self.change, Change::TellError { .. })
+    }
+
     /// Whether it makes something durable.
     pub fn is_sync(&self) -> bool {
         matches!(self.change, Change::SyncFile { .. } | Change::SyncDir { .. })

@@ -281,10 +281,16 @@ impl Stage {
         Ok("armed".to_owned())
     }
 
-    /// The system gives up its page cache. What is changed by that is a step of the disk's history.
+    /// What has just happened to the disk, without an operation of the broker, are steps of its history: a crash that comes before
+    /// them comes before what the trace says from here on.
+    pub(super) fn mark_history(&self) {
+        self.recorder.recorded(self.host.disk.recorded());
+    }
+
+    /// The system gives up its page cache.
     pub(super) fn drop_caches(&self) {
         self.host.disk.drop_caches();
-        self.recorder.recorded(self.host.disk.recorded());
+        self.mark_history();
         self.tell(World::CachesDropped);
     }
 
@@ -319,6 +325,7 @@ impl Stage {
     /// Every sector can be read again.
     pub(super) fn mend_sectors(&self) {
         self.host.disk.mend_sectors();
+        self.mark_history();
         if self.unreadable.take() {
             self.tell(World::Readable);
         }

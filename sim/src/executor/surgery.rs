@@ -19,7 +19,9 @@ pub(super) fn operate(
 ) -> Result<String, String> {
     let image = stage.host.image();
     stage.recorder.add(Event::Image { moment: Moment::Untouched, image: image.clone() });
-    let Done { file, said } = match carry_out(&Files { stage, image: &image }, surgery, round) {
+    let done = carry_out(&Files { stage, image: &image }, surgery, round);
+    stage.mark_history();
+    let Done { file, said } = match done {
         Err(_) if may_miss => return Ok("nothing there".to_owned()),
         other => other?,
     };
@@ -193,6 +195,7 @@ impl Files<'_> {
         let (file, found) = self.existing(file)?;
         let at = place(at, found.len())?;
         self.disk().make_unreadable(path(&file), at).map_err(failed(&file))?;
+        self.stage.mark_history();
         self.stage.unreadable.set(true);
         self.stage.recorder.add(Event::Fault {
             text: format!("the sector of byte {at} cannot be read").into(),

@@ -207,10 +207,13 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Whether this is in the middle of what the scenario does to files itself: no crash comes there.
+    /// Whether this is in the middle of what the scenario does to files itself, or of a sync that fails, which the trace tells as
+    /// one thing: no crash comes there.
     fn is_half_done(&self, steps: usize) -> bool {
         let around = self.shared.run.history.steps().get(steps.wrapping_sub(1)..=steps);
-        around.is_some_and(|around| around.iter().all(faults::Step::is_by_hand))
+        around.is_some_and(|around| {
+            around.iter().all(faults::Step::is_by_hand) || around[1].ends_a_failed_sync()
+        })
     }
 
     /// Goes on in the trace up to an entry, which has not happened yet.

@@ -255,7 +255,7 @@ impl Model {
         // A broker that is down syncs nothing: what was young when it died stays young.
         let (now, slack) = *self.down_since.get_or_insert((now, self.slack_ms));
         if !power {
-            return;
+            return self.all_mut().for_each(|known| known.durable.process_died());
         }
         let lying = self.lying;
         for topic in self.topics.values_mut() {

@@ -13,6 +13,20 @@ pub struct Durable {
     sync_failed_at: Option<usize>,
     /// What has become of the copy that this asks for.
     copy: Copying,
+    /// Who knows of it.
+    known: Known,
+}
+
+/// Who knows of a sync that has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    /// Whoever starts next: it is noted. Or there is none.
+    #[default]
+    Noted,
+    /// The process that was told so.
+    Told,
+    /// Nobody: that process has died. The syncs of the next one succeed, and do not bring back what was dropped.
+    Forgotten,
 }
 
 /// What a sync that failed leaves to do: a start copies the log, and takes away the mark that says so.
@@ -55,6 +69,7 @@ impl Durable {
     /// A clean stop has synced the log, which ends here.
     pub fn stopped(&mut self, end: u64) {
         self.to = end;
+        self.known = Known::Noted;
     }
 
     /// The log ends here now: what was promised beyond it is no longer.
@@ -69,6 +84,24 @@ impl Durable {
     pub fn sync_failed(&mut self, entry: usize) {
         self.sync_failed_at = Some(entry);
         self.copy = Copying::Due;
+        self.known = Known::Told;
+    }
+
+    /// The broker has noted that a sync has failed.
+    pub fn failure_noted(&mut self) {
+        self.known = Known::Noted;
+    }
+
+    /// The process has died, with what it alone knew.
+    pub fn process_died(&mut self) {
+        if self.known == Known::Told {
+            self.known = Known::Forgotten;
+        }
+    }
+
+    /// Whether nobody knows any more that a sync has failed.
+    pub fn is_failure_forgotten(&self) -> bool {
+        self.known == Known::Forgotten
     }
 
     /// A start has taken away the mark of a sync that failed.

@@ -123,6 +123,9 @@ impl Partition {
     /// sync may take to come where nothing stalls it. `lying`: whether syncs may be lies.
     pub fn lost_power(&mut self, slack: Millis, lying: bool, now: Millis) {
         self.harm.shaken();
+        if self.durable.is_failure_forgotten() {
+            self.harm.hurt();
+        }
         self.last_seen.disturb();
         let unreliable = lying || self.harm.is_lied_about();
         for (&offset, slot) in &mut self.slots {

@@ -16,7 +16,7 @@ fn tells(op: &DiskOp) -> bool {
     let of_a_mark = match op.op {
         Op::Open => paths::is_log(&op.path),
         Op::Remove if paths::is_note_of_the_run(&op.path) => true,
-        Op::Remove if paths::is_mark_of_a_failed_sync(&op.path) => true,
+        Op::Write | Op::Remove if paths::is_mark_of_a_failed_sync(&op.path) => true,
         Op::Rename if notes(op, paths::is_note_of_the_run) => true,
         Op::Rename if notes(op, paths::is_mark_of_a_clean_stop) => true,
         Op::Rename | Op::Remove => paths::is_mark_of_a_clean_stop(&op.path),
@@ -174,11 +174,15 @@ impl Walk {
         }
         self.model.noted |= notes(op, paths::is_note_of_the_run);
         self.model.marked |= notes(op, paths::is_mark_of_a_clean_stop);
-        if let (Op::Remove, Ok(_), Some(of)) = (op.op, op.result, path)
+        if let (Ok(_), Some(of)) = (op.result, path)
             && paths::is_mark_of_a_failed_sync(&op.path)
+            && let Some(known) = self.model.partition_mut(of.topic, of.partition)
         {
-            let known = self.model.partition_mut(of.topic, of.partition);
-            known.into_iter().for_each(|known| known.durable.copied());
+            match op.op {
+                Op::Write => known.durable.failure_noted(),
+                Op::Remove => known.durable.copied(),
+                _ => {}
+            }
         }
         if op.lies {
             self.lied(&op.path);
