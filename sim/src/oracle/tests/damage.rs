@@ -27,6 +27,31 @@ fn damage_after_everything_was_seen_is_a_false_alarm() {
     assert_eq!(story(CrashKind::Process, "ab"), ["false alarm"]);
 }
 
+/// A sync that has failed is an excuse for damage where nobody knows of it any more, and for none where it is noted, or a clean stop
+/// has synced it since.
+#[test]
+fn a_failed_sync_that_nobody_noted_leaves_damage() {
+    let story = |noted: bool, then: &[CrashKind]| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.fails(Op::Sync);
+        if noted {
+            story.add(Event::Disk(op(Op::Write, &format!("{}.unsynced", super::log(0)), Ok(20))));
+        }
+        then.iter().for_each(|kind| story.again(*kind));
+        story.look("ab");
+        story.crash(CrashKind::Power);
+        story.starts();
+        story.started(&[(0, 1)]);
+        story.broken()
+    };
+    let (process, stop) = (CrashKind::Process, CrashKind::Stop);
+    assert_eq!(story(false, &[process]), NONE);
+    assert_eq!(story(true, &[process]), ["false alarm"]);
+    assert_eq!(story(false, &[process, stop]), ["false alarm"]);
+    assert_eq!(story(false, &[]), ["false alarm"]);
+}
+
 /// Nearly every start asks for files that are not there. That is how a disk says no, and no cause for damage.
 #[test]
 fn a_file_that_is_not_there_explains_no_damage() {
