@@ -1,6 +1,7 @@
 //! Inodes. Each has two halves: what processes see, and what the medium holds; between them, in order, what is pending.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::content::{Content, PAGE, SECTOR, ix, pieces};
@@ -118,6 +119,14 @@ impl FileNode {
                 self.bad_sectors.remove(&sector);
             }
         }
+    }
+
+    /// The same of what somebody writes to the medium itself, in a file that is this long then: its last sector need not be full.
+    pub(crate) fn mend_by_hand(&mut self, written: &Range<u64>, len: u64) {
+        self.bad_sectors.retain(|sector| {
+            let (from, to) = (sector * SECTOR, len.min((sector + 1) * SECTOR));
+            from < to && !(written.start <= from && to <= written.end)
+        });
     }
 
     /// Bits of one byte flip, in the cache, on the medium and on the way there.

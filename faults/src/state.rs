@@ -4,6 +4,7 @@
 //! state it began with, gives the same states, inode numbers and all. Clones share every inode until one changes it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::content::Content;
@@ -63,6 +64,8 @@ pub(crate) enum Change {
     Rewrite {
         ino: Ino,
         content: Content,
+        /// The bytes that were written. The rest is what it was, also where it cannot be read.
+        written: Range<u64>,
     },
     /// Likewise, on a directory: its entries are durable.
     SettleDir {
@@ -246,10 +249,10 @@ impl State {
                 file.raise_error(*errno);
             }),
             Change::TellError { ino } => self.edit_file(*ino, |file| file.error_told = true),
-            Change::Rewrite { ino, content } => self.edit_file(*ino, |file| {
+            Change::Rewrite { ino, content, written } => self.edit_file(*ino, |file| {
                 file.log.clear();
                 file.differs.clear();
-                file.bad_sectors.clear();
+                file.mend_by_hand(written, content.len());
                 file.seen = content.clone();
                 file.durable = content.clone();
                 file.synced = content.len();

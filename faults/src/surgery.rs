@@ -4,6 +4,7 @@
 //! fault strikes it, no capacity limits it and no observer hears of it. Recorded histories have it.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::content::{Content, MAX_LEN, SECTOR};
@@ -38,7 +39,7 @@ impl Disk {
                 return Err(Errno::EFBIG);
             }
             content.write(at, bytes);
-            Ok(())
+            Ok(at..at + bytes.len() as u64)
         })
     }
 
@@ -50,7 +51,7 @@ impl Disk {
                 content.set_len(end);
             }
             content.zero(at, len);
-            Ok(())
+            Ok(at..end)
         })
     }
 
@@ -60,8 +61,9 @@ impl Disk {
             if len > MAX_LEN {
                 return Err(Errno::EFBIG);
             }
+            let before = content.len();
             content.set_len(len);
-            Ok(())
+            Ok(before..len.max(before))
         })
     }
 
@@ -79,7 +81,7 @@ impl Disk {
         machine.state.file(ino).ok_or(Errno::EISDIR)?;
         let mut content = Content::default();
         content.write(0, bytes);
-        change(&mut machine, &path, Change::Rewrite { ino, content });
+        change(&mut machine, &path, Change::Rewrite { ino, content, written: 0..bytes.len() as u64 });
         Ok(())
     }
 
@@ -94,7 +96,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The sector of this byte cannot be read from now on, until it is written.
+    /// The sector of this byte cannot be read from now on, until all of it is written.
     pub fn make_unreadable(&self, path: impl AsRef<Path>, at: u64) -> io::Result<()> {
         let path = Parsed::new(path.as_ref())?;
         let mut machine = hold(&self.machine);
@@ -115,13 +117,18 @@ impl Disk {
         }
     }
 
-    fn operate(&self, path: &Path, edit: impl FnOnce(&mut Content) -> Result<(), Errno>) -> io::Result<()> {
+    /// `edit` gives which bytes it has written.
+    fn operate(
+        &self,
+        path: &Path,
+        edit: impl FnOnce(&mut Content) -> Result<Range<u64>, Errno>,
+    ) -> io::Result<()> {
         let path = Parsed::new(path)?;
         let mut machine = hold(&self.machine);
         let ino = machine.state.lookup(&path)?;
         let mut content = machine.state.file(ino).ok_or(Errno::EISDIR)?.seen.clone();
-        edit(&mut content)?;
-        change(&mut machine, &path, Change::Rewrite { ino, content });
+        let written = edit(&mut content)?;
+        change(&mut machine, &path, Change::Rewrite { ino, content, written });
         Ok(())
     }
 }

@@ -354,6 +354,28 @@ fn a_bad_sector_that_is_mended_has_what_was_in_it() {
 }
 
 #[test]
+fn a_bad_sector_can_be_read_once_a_hand_has_written_all_of_it() {
+    let readable = |hand: &dyn Fn(&Disk)| {
+        let (disk, _process, file) = disk_with(&[7; 700]);
+        disk.make_unreadable("/a.log", 600).unwrap();
+        hand(&disk);
+        file.read_at(&mut [0; 10], 512).is_ok()
+    };
+    assert!(!readable(&|disk| disk.zero("/a.log", 512, 187).unwrap()));
+    assert!(!readable(&|disk| disk.zero("/a.log", 513, 187).unwrap()));
+    assert!(!readable(&|disk| disk.overwrite("/a.log", 0, &[8; 512]).unwrap()));
+    assert!(!readable(&|disk| disk.truncate("/a.log", 600).unwrap()));
+    assert!(!readable(&|disk| disk.truncate("/a.log", 9000).unwrap()));
+    assert!(readable(&|disk| disk.zero("/a.log", 512, 188).unwrap()), "the file ends there");
+    assert!(readable(&|disk| disk.overwrite("/a.log", 500, &[8; 600]).unwrap()));
+    assert!(readable(&|disk| disk.put("/a.log", &[8; 600]).unwrap()));
+    assert!(readable(&|disk| {
+        disk.truncate("/a.log", 512).unwrap();
+        disk.truncate("/a.log", 700).unwrap();
+    }));
+}
+
+#[test]
 fn a_read_only_file_system_refuses_changes_and_serves_reads() {
     let (disk, process, file) = disk_with(b"old");
     aim(&disk, write_fault(Kind::ReadOnly));
