@@ -71,6 +71,9 @@ impl Settings {
         if self.retention_check.is_zero() {
             return Err("retention-check must be longer than 0: it is the time between two looks".into());
         }
+        if self.retention_age.is_some_and(|age| age < Duration::from_millis(1)) {
+            return Err("retention-age must be at least 1ms: less would keep nothing".into());
+        }
         if self.durability == Durability::Interval(Duration::ZERO) {
             return Err("a sync interval must be longer than 0; `always` syncs each append".into());
         }

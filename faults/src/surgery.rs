@@ -85,6 +85,17 @@ impl Disk {
         Ok(())
     }
 
+    /// Makes a directory, and those above it. `EEXIST` where there is something of its name.
+    pub fn make_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = Parsed::new(path.as_ref())?;
+        let mut machine = hold(&self.machine);
+        if machine.state.lookup(&path).is_ok() {
+            return Err(Errno::EEXIST.into());
+        }
+        make_dirs(&mut machine, &path)?;
+        Ok(())
+    }
+
     /// Removes a file, or a directory with all that is in it.
     pub fn delete(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = Parsed::new(path.as_ref())?;

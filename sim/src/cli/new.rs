@@ -27,8 +27,18 @@ impl New {
             Ok(path) => {
                 let path = path.display();
                 say!("wrote {path}\n");
-                say!("try it:     {SIM} run {path} -v");
-                say!("accept it:  INSTA_UPDATE=always cargo test -p sim --test scenarios -- {}", self.test());
+                match Theme::of(&self.name) {
+                    Theme::Generator => say!("try it:  {SIM} sweep {path} --seeds 0..100"),
+                    Theme::Explored => say!("try it:  {SIM} explore {path}"),
+                    Theme::Plain => say!("try it:     {SIM} run {path} -v"),
+                }
+                // What a seed wrote is in no snapshot.
+                if Theme::of(&self.name) != Theme::Generator {
+                    say!(
+                        "accept it:  INSTA_UPDATE=always cargo test -p sim --test scenarios -- {}",
+                        self.test()
+                    );
+                }
                 ExitCode::SUCCESS
             }
             Err(why) => {
@@ -51,6 +61,9 @@ impl New {
         };
         let path = self.dir.join(name).with_extension("kdl");
         let failed = |e: std::io::Error| format!("{}: {e}", path.display());
+        if !self.dir.is_dir() {
+            return Err(format!("there is no directory {}", self.dir.display()));
+        }
         if !self.dir.join(folder).is_dir() {
             let there = match &folders(&self.dir)[..] {
                 [] => "has none".to_owned(),
@@ -85,9 +98,75 @@ fn folders(dir: &Path) -> Vec<String> {
     names
 }
 
+/// What becomes of the scenarios in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Theme {
+    /// They are run.
+    Plain,
+    /// They are run at every crash point, too.
+    Explored,
+    /// A seed makes a scenario of each.
+    Generator,
+}
+
+impl Theme {
+    fn of(name: &str) -> Self {
+        match name.split('/').next() {
+            Some("generators") => Theme::Generator,
+            Some("explore") => Theme::Explored,
+            _ => Theme::Plain,
+        }
+    }
+}
+
 /// A scenario that runs, and says beside each line what it is for.
 fn start(name: &str) -> String {
     let title = name.rsplit('/').next().unwrap_or(name).replace('_', " ");
+    match Theme::of(name) {
+        Theme::Plain => plain(&title),
+        Theme::Explored => explored(&title),
+        Theme::Generator => generator(&title),
+    }
+}
+
+fn explored(title: &str) -> String {
+    format!(
+        r#"// Say here what is crashed, and why it matters: the first comment is what `sim list -v` prints.
+scenario "{title}"
+explore                                                        // the power goes out at every point of it
+broker durability=always segment-bytes=120 index-interval=2    // any setting of the broker, by its own name
+disk profile=strict                                            // what a power loss may do: strict, ordered, writeback, lying
+
+// Few steps, one a line: each operation of the disk is a crash point, with all that could be left there.
+topic orders partitions=1
+produce orders key="user-1" value="hello"
+produce orders key="user-1" value="v{{n}}" count=4               // {{n}} counts the records of this line
+stop
+start
+"#
+    )
+}
+
+fn generator(title: &str) -> String {
+    format!(
+        r#"// Say here which runs this makes, and what they are to come to: the first comment is what `sim list -v` prints.
+scenario "{title}" seeds="0..6"                                 // these run daily; a sweep runs any others
+sometimes "process crash" "segment rolled"                     // what a sweep of it must reach, to be worth its time
+
+// A seed draws one of the values of each property; `-` leaves it out.
+draw broker durability="os | always | interval=50ms" segment-bytes="200 | 2000" index-interval="- | 3"
+draw disk profile="strict | ordered | writeback"
+topic orders partitions=2
+
+// So many steps, of these kinds, as often as their weights say.
+random steps="10 | 30" keys="1 | 3" size="20 | 200" {{
+    weights produce=10 consume=3 fetch=2 crash="0 | 1" power-loss="0 | 1"
+}}
+"#
+    )
+}
+
+fn plain(title: &str) -> String {
     format!(
         r#"// Say here what this scenario shows, and why it matters: the first comment is what `sim list -v` prints.
 scenario "{title}"
@@ -117,11 +196,15 @@ mod tests {
 
     #[test]
     fn what_it_writes_is_a_scenario_that_holds() {
-        let text = start("recovery/my_first");
-        let scenario = sim::scenario::parse("my_first.kdl", &text).expect("it can be read");
-        assert_eq!(scenario.title, "my first");
-        let ran = sim::suite::run_seeds(&scenario);
-        assert!(ran.failed.is_none(), "{:?}", ran.failed.map(|outcome| outcome.failures));
+        for folder in ["recovery", "explore", "generators"] {
+            let text = start(&format!("{folder}/my_first"));
+            let scenario = sim::scenario::parse("my_first.kdl", &text).expect("it can be read");
+            assert_eq!(scenario.title, "my first");
+            assert_eq!(scenario.explore, folder == "explore");
+            assert_eq!(scenario.seeds.end - scenario.seeds.start > 1, folder == "generators");
+            let ran = sim::suite::run_seeds(&scenario);
+            assert!(ran.failed.is_none(), "{:?}", ran.failed.map(|outcome| outcome.failures));
+        }
     }
 
     #[test]

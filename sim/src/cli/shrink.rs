@@ -27,7 +27,7 @@ pub struct Shrink {
     /// How long a single run may take.
     #[arg(long, default_value = "60s", value_parser = duration)]
     patience: Duration,
-    /// Where to write the result [default: standard output].
+    /// Where to write the result, `-` for standard output [default: standard output].
     #[arg(long = "out", short, visible_alias = "output", value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -42,8 +42,8 @@ impl Shrink {
             Err(code) => return code,
         };
         // A search may take long: that its result would have nowhere to go is better known before.
-        if let Some(Err(e)) = self.output.as_deref().map(try_out) {
-            complain!("{}: {e}", self.output.as_deref().unwrap_or(Path::new("")).display());
+        if let Some(Err(e)) = self.file().map(try_out) {
+            complain!("{}: {e}", self.file().unwrap_or(Path::new("")).display());
             return ExitCode::from(4);
         }
         let began = Instant::now();
@@ -66,7 +66,7 @@ impl Shrink {
         complain!("steps          {:>10} now", shrunk.after);
         complain!("tries          {:>10}", shrunk.tries);
         complain!("took           {:>10.1} s", began.elapsed().as_secs_f64());
-        let mut written = match &self.output {
+        let mut written = match self.file() {
             None => {
                 say_on!("{}", print(&shrunk.scenario));
                 true
@@ -80,11 +80,16 @@ impl Shrink {
         if written { ExitCode::SUCCESS } else { ExitCode::from(4) }
     }
 
+    /// Where to write to, but for standard output.
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|file| *file != Path::new("-"))
+    }
+
     /// A smaller scenario that hangs is another failure than the one that was looked for: it is written beside that.
     fn beside(&self, why: &NotShrunk) {
         complain!("\n{why}");
         let NotShrunk::Hangs { scenario, .. } = why else { return };
-        match &self.output {
+        match self.file() {
             None => complain!("\n  with `-o` that run is written to a file, too"),
             Some(output) => {
                 let stem = output.file_stem().unwrap_or_default().to_string_lossy();
@@ -100,7 +105,7 @@ impl Shrink {
             NotShrunk::NothingFails { .. } => ExitCode::from(2),
             NotShrunk::NoThread(_) => ExitCode::from(4),
             NotShrunk::Hangs { scenario, .. } => {
-                match &self.output {
+                match self.file() {
                     None => say_on!("{}", print(scenario)),
                     Some(output) => _ = write(scenario, output, "the run that hangs:"),
                 }

@@ -13,6 +13,7 @@ pub(super) fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
     let expect = match step {
         Step::Topic(topic) => topic.expect,
         Step::DeleteTopic { expect, .. } => *expect,
+        Step::ListTopics { expect, .. } => *expect,
         Step::ListPartitions(list) => list.expect,
         Step::Produce(produce) => produce.expect,
         Step::Offsets(look_up) => return looked_up(actor, id, look_up, answers),
@@ -46,7 +47,9 @@ pub(super) fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
             races.wrote(&p.topic, p.expect);
             races.produced(&p.topic, p.expect, p.expect_offset.is_some(), answers, said)
         }
-        Step::ListTopics { expect_count } => races.counted(None, *expect_count, "topic", said),
+        Step::ListTopics { expect_count, .. } if expect == Expect::Ok => {
+            races.counted(None, *expect_count, "topic", said)
+        }
         Step::ListPartitions(list) if expect == Expect::Ok => {
             races.counted(Some(&list.topic), list.expect_count, "partition", said)
         }
@@ -54,7 +57,7 @@ pub(super) fn came(actor: &Actor, id: u32, step: &Step, answers: &[Answered]) {
     };
     match step {
         Step::Produce(produce) => placed_right(actor, id, produce, answers),
-        Step::ListTopics { expect_count } => counted(actor, id, expect, *expect_count, answers),
+        Step::ListTopics { expect_count, .. } => counted(actor, id, expect, *expect_count, answers),
         Step::ListPartitions(list) => counted(actor, id, expect, list.expect_count, answers),
         _ => {}
     }

@@ -6,7 +6,7 @@ use super::actor::{Actor, fits};
 use super::came::why;
 use super::pipe::Answered;
 use super::{ask, say};
-use crate::scenario::Consume;
+use crate::scenario::{Consume, Content};
 use crate::trace::{Answer, At, Request, Seen};
 
 /// What a consume asks for at once, where the scenario does not say.
@@ -161,16 +161,25 @@ impl Read {
     /// Of no record, no value is the right one: a read that finds nothing must not pass for one that found it.
     fn values(&self, actor: &Actor, id: u32, consume: &Consume) {
         let Some(content) = &consume.expect_value else { return };
+        let size = if let Content::Size(size) = content { Some(*size) } else { None };
+        let fits = |n: u64, value: &[u8]| match size {
+            Some(size) => value.len() as u64 == size,
+            None => content.bytes(n, actor.round) == value,
+        };
         let unmet = |n: u64, found: String| {
-            let expected = say::bytes(&content.bytes(n, actor.round));
-            actor.unmet(id, format!("value {expected}"), found);
+            let expected = match size {
+                Some(size) => format!("value of {size} bytes"),
+                None => format!("value {}", say::bytes(&content.bytes(n, actor.round))),
+            };
+            actor.unmet(id, expected, found);
         };
         if self.records.is_empty() {
             return unmet(0, "no record was read".to_owned());
         }
-        let wrong = (0..).zip(&self.records).find(|(n, r)| content.bytes(*n, actor.round) != r.value);
+        let wrong = (0..).zip(&self.records).find(|(n, record)| !fits(*n, &record.value));
         if let Some((n, record)) = wrong {
-            unmet(n, say::bytes(&record.value));
+            let found = say::bytes(&record.value);
+            unmet(n, if size.is_some() { format!("{} bytes: {found}", record.value.len()) } else { found });
         }
     }
 }

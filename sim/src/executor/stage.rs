@@ -251,9 +251,10 @@ impl Stage {
     pub(super) fn aim(&self, step: u32, text: &Arc<str>, fault: &s::Fault) -> Result<String, String> {
         let now = Duration::from_millis(self.recorder.now());
         let mut fault = fault.clone();
-        if let Some(into) = &mut fault.into {
-            match surgery::resolve(&self.host.image(), into) {
-                Ok(file) => *into = file,
+        let names = [Some(&mut fault.pattern), fault.into.as_mut()];
+        for named in names.into_iter().flatten().filter(|name| name.contains('@')) {
+            match surgery::resolve(&self.host.image(), named) {
+                Ok(file) => *named = file,
                 Err(why) if fault.may_miss => return Ok(format!("not armed: {why}")),
                 Err(why) => return Err(why),
             }

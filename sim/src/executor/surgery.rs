@@ -184,11 +184,13 @@ impl Files<'_> {
     }
 
     fn make_dir(&self, dir: &str) -> Result<Done, String> {
-        // A directory comes with the first file in it.
-        let inside = format!("{dir}/.made");
-        self.put(&inside, &[])?;
-        self.take_away(&inside)?;
-        Ok(Done::to(dir.to_owned()))
+        let dir = resolve(self.image, dir)?;
+        match self.disk().make_dir(path(&dir)) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(format!("{dir} is as it was: there is something of this name"))
+            }
+            made => made.map_err(failed(&dir)).map(|()| Done::to(dir)),
+        }
     }
 
     fn make_unreadable(&self, file: &str, at: FilePosition) -> Result<Done, String> {

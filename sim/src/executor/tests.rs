@@ -72,7 +72,9 @@ fn an_expectation_that_nothing_came_to_meet_is_unmet() {
     for (steps, expected, found) in [
         ("consume orders expect-value=\"v\"", "value \"v\"", "no record was read"),
         ("fetch orders expect-value=\"v\"", "value \"v\"", "no record was read"),
-        ("fetch orders expect-size=3", "value \"0.0\"", "no record was read"),
+        ("fetch orders expect-size=3", "value of 3 bytes", "no record was read"),
+        ("produce orders size=3\nfetch orders expect-size=2", "value of 2 bytes", "3 bytes: \"0.0\""),
+        ("list-topics expect=UNAVAILABLE", "UNAVAILABLE", "orders (1)"),
         ("fetch nope expect=any expect-start=0", "start 0", "no answer that says it"),
         ("fetch nope expect=any expect-end=0", "end 0", "no answer that says it"),
         ("list-partitions nope expect=any expect-count=0", "0", "no list"),
@@ -82,8 +84,12 @@ fn an_expectation_that_nothing_came_to_meet_is_unmet() {
         let unmet = unmet(steps);
         assert_eq!(unmet, [(expected.to_owned(), found.to_owned())], "{steps}");
     }
-    for met in ["produce orders value=\"v\"\nconsume orders expect-value=\"v\"", "fetch orders expect-end=0"]
-    {
+    for met in [
+        "produce orders value=\"v\"\nconsume orders expect-value=\"v\"",
+        "produce orders size=20 count=2\nfetch orders from=1 expect-size=20",
+        "fetch orders expect-end=0",
+        "stop\nlist-topics expect=UNAVAILABLE",
+    ] {
         assert_eq!(unmet(met), [], "{met}");
     }
 }

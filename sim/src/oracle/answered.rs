@@ -246,9 +246,10 @@ impl Grounds<'_> {
         let topic = asked.topics.first().filter(|topic| self.is_still_there(topic));
         let is_valid = match request {
             Request::ListTopics => true,
-            Request::CreateTopic { topic, partitions, .. } => {
+            Request::CreateTopic { topic, partitions, retention_ms, .. } => {
                 let nobody_else = asked.creations == self.topic_changes.creations();
                 let can_be = paths::can_be_topic(topic) && (1..=PARTITIONS_FEW).contains(partitions);
+                let can_be = can_be && *retention_ms != Some(0);
                 asked.is_free && nobody_else && self.is_free(topic) && can_be
             }
             Request::DeleteTopic { .. } => {
@@ -256,7 +257,8 @@ impl Grounds<'_> {
             }
             request => topic.is_some_and(|topic| self.is_valid(request, topic)),
         };
-        if !is_valid || !self.obstacles.is_quiet(asked.before) {
+        let fits = BESIDE_RECORDS <= self.model.frame_bytes_max;
+        if !(is_valid && fits && self.obstacles.is_quiet(asked.before)) {
             return;
         }
         let deletes = matches!(request, Request::DeleteTopic { .. });

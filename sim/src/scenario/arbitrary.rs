@@ -67,22 +67,22 @@ fn given_once(mut scenario: Scenario) -> Scenario {
 pub fn step() -> impl Strategy<Value = Step> {
     let simple = prop_oneof![
         6 => request().boxed(),
-        2 => raw().boxed(),
+        2 => raw().prop_filter("it sends something", |step| sense::idle(step).is_none()).boxed(),
         3 => fault().prop_map(Step::Fault).boxed(),
         3 => life().boxed(),
         4 => (surgery(), any::<bool>()).prop_map(|(surgery, may_miss)| Step::Surgery { surgery, may_miss }).boxed(),
         3 => world_change().boxed(),
-        2 => random_lines().boxed(),
+        2 => random_lines().prop_filter("it makes steps", |step| sense::idle(step).is_none()).boxed(),
         2 => question().boxed(),
     ];
     simple.prop_recursive(2, 12, 4, |inner| {
-        let steps = vec(inner, 0..4);
+        let steps = vec(inner, 1..4);
         let branch = (name(), steps.clone()).prop_map(|(client, steps)| Branch { client, steps }).boxed();
         prop_oneof![
             branch.clone().prop_map(Step::Client),
-            vec(branch, 0..3).prop_map(Step::Parallel),
+            vec(branch, 1..3).prop_map(Step::Parallel),
             (1..9u32, steps).prop_map(|(times, steps)| Step::Repeat { times, steps }),
-            vec(request().boxed().prop_filter("no loop", |s| !matches!(s, Step::Consume(_))), 0..4)
+            vec(request().boxed().prop_filter("no loop", |s| !matches!(s, Step::Consume(_))), 1..4)
                 .prop_map(Step::Pipeline),
         ]
     })

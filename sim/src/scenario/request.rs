@@ -37,6 +37,15 @@ pub enum Content {
 }
 
 impl Content {
+    /// Whether it is no byte at all.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Content::Text(text) => text.is_empty(),
+            Content::Hex(bytes) => bytes.is_empty(),
+            Content::Size(size) => *size == 0,
+        }
+    }
+
     /// The bytes for record `n` of a step in round `i` of a loop.
     pub fn bytes(&self, n: u64, i: u64) -> Vec<u8> {
         match self {

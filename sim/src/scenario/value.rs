@@ -83,6 +83,8 @@ pub enum Step {
     },
     /// `list-topics`.
     ListTopics {
+        /// What must come of it.
+        expect: Expect,
         /// How many there must be.
         expect_count: Option<u32>,
     },

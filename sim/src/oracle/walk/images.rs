@@ -198,8 +198,8 @@ fn touched(
     }
     for path in &changed {
         if let Some((stem, _)) = path.rsplit_once('.') {
-            let is_index = path.ends_with("index") && new.get(**path).is_some_and(|bytes| !bytes.is_empty());
-            if is_index && !new.contains_key(&*format!("{stem}.log")) {
+            let holds = |end: &str| new.get(&*format!("{stem}.{end}")).is_some_and(|bytes| !bytes.is_empty());
+            if (holds("index") || holds("timeindex")) && !new.contains_key(&*format!("{stem}.log")) {
                 partition.harm.orphaned();
             }
         }

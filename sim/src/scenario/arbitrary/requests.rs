@@ -34,7 +34,10 @@ pub(super) fn request() -> impl Strategy<Value = Step> {
             }
         ),
         (name(), expect()).prop_map(|(name, expect)| Step::DeleteTopic { name, expect }),
-        of(any::<u32>()).prop_map(|expect_count| Step::ListTopics { expect_count }),
+        (expect(), of(any::<u32>())).prop_map(|(expect, expect_count)| {
+            let expect_count = expect_count.filter(|_| answers(expect));
+            Step::ListTopics { expect, expect_count }
+        }),
         (name(), expect(), of(any::<u32>())).prop_map(|(topic, expect, expect_count)| {
             let expect_count = expect_count.filter(|_| answers(expect));
             Step::ListPartitions(ListPartitions { topic, expect, expect_count })
@@ -43,6 +46,7 @@ pub(super) fn request() -> impl Strategy<Value = Step> {
         consume()
             .prop_map(|consume| Consume {
                 expect_start: consume.expect_start.filter(|_| consume.partition.is_some()),
+                expect_end: consume.expect_end.filter(|_| consume.partition.is_some()),
                 ..consume
             })
             .prop_map(Step::Consume),

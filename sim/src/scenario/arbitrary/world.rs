@@ -1,5 +1,7 @@
 //! The world at the start, and how it changes.
 
+use std::time::Duration;
+
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -18,7 +20,8 @@ pub(super) fn broker() -> impl Strategy<Value = BrokerSettings> {
         some_time().prop_map(Durability::Interval)
     ];
     let (interval, record) = (1..=u64::from(u32::MAX), 1..=1u32 << 26);
-    let log = (of(durability), of(some_bytes()), of(interval), of(record), of(bytes()), of(duration()));
+    let age = duration().prop_map(|time| time.max(Duration::from_millis(1)));
+    let log = (of(durability), of(some_bytes()), of(interval), of(record), of(bytes()), of(age));
     let times = (of(some_time()), of(some_time()), of(some_time()), of(some_time()));
     let connections = of(1..=u32::MAX);
     let limits = (of(1..99u32), of(any::<u32>()), connections, of(bytes()), of(some_bytes()), of(bytes()));

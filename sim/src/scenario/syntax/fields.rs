@@ -11,7 +11,7 @@ pub trait Fields {
     /// The next argument, which may be missing.
     fn arg_opt<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Option<T>);
     /// All further arguments.
-    fn args<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>);
+    fn args<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>, least: usize);
     /// A property that may be missing.
     fn opt<T>(&mut self, name: &'static str, kind: &impl Kind<T>, slot: &mut Option<T>);
     /// A property that must be there.

@@ -240,7 +240,7 @@ pub fn head_line(f: &mut impl Fields, word: &str, scenario: &mut Scenario) {
             f.arg("a title", &TEXT, &mut scenario.title);
             f.or("seeds", &SEEDS, &mut scenario.seeds, Seeds::default());
         }
-        "sometimes" => f.args("a state that a sweep must reach", &STATE, &mut scenario.sometimes),
+        "sometimes" => f.args("a state that a sweep must reach", &STATE, &mut scenario.sometimes, 1),
         "broker" => worlds::broker(f, &mut scenario.broker),
         "disk" => worlds::disk(f, &mut scenario.disk),
         "net" => worlds::net(f, &mut scenario.net),

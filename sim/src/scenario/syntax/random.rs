@@ -76,15 +76,23 @@ pub fn read_weights(
         }
         right
     });
-    let (Some(line), None) = (lines.next(), lines.next()) else {
+    let (Some(line), second) = (lines.next(), lines.next()) else {
         mistakes.push(Mistake {
             span: node.name().span(),
-            message: "`random` needs one line `weights`".to_owned(),
+            message: "`random` needs a line `weights`".to_owned(),
             label: "this block".to_owned(),
             help: Some("add `weights produce=6 consume=3 …`".to_owned()),
         });
         return;
     };
+    if let Some(second) = second {
+        mistakes.push(Mistake {
+            span: second.name().span(),
+            message: "`weights` is given twice".to_owned(),
+            label: "the second one".to_owned(),
+            help: Some("write all weights on one line".to_owned()),
+        });
+    }
     for entry in line.entries() {
         if let Some(weight) = read_weight(entry, random, mistakes) {
             random.weights.push(weight);

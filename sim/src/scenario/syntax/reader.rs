@@ -20,6 +20,8 @@ pub struct Reader<'a> {
     known: Vec<&'static str>,
     flags: Vec<&'static str>,
     block_used: bool,
+    /// How many arguments have been read.
+    args_read: usize,
     /// Whether a mistake says that something is missing: one is enough.
     incomplete: bool,
     /// Which one says that a property is missing, if one does.
@@ -36,6 +38,7 @@ impl<'a> Reader<'a> {
             known: Vec::new(),
             flags: Vec::new(),
             block_used: false,
+            args_read: 0,
             incomplete: false,
             nameless: None,
         };
@@ -95,8 +98,12 @@ impl<'a> Reader<'a> {
         let text = shown(entry.value());
         let near_property = nearest(&text, self.known.iter().copied());
         let help = match (nearest(&text, self.flags.iter().copied()), near_property) {
+            (Some(flag), _) if flag == text => "it is given twice: keep one of them".to_owned(),
             (Some(flag), _) => format!("did you mean `{flag}`?"),
             (None, Some(name)) => format!("`{name}` is a property and needs a value: `{name}=…`"),
+            (None, None) if self.known.is_empty() && self.flags.is_empty() => {
+                format!("nothing more stands on a line of `{word}`")
+            }
             (None, None) if self.flags.is_empty() => {
                 format!("properties of `{word}` are written `name=value`")
             }
@@ -120,6 +127,7 @@ impl<'a> Reader<'a> {
         let i =
             self.node.entries().iter().enumerate().position(|(i, e)| e.name().is_none() && !self.used[i])?;
         self.used[i] = true;
+        self.args_read += 1;
         Some(&self.node.entries()[i])
     }
 
@@ -176,6 +184,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn say_missing_argument(&mut self, what: &str) {
+        let word = self.node.name().value();
+        let read = self.node.entries().iter().filter(|entry| entry.name().is_none()).take(self.args_read);
+        let read: String = read.map(|entry| format!("{} ", shown(entry.value()))).collect();
+        let (message, help) = (format!("`{word}` needs {what}"), format!("write it as `{word} {read}…`"));
+        self.say_missing(message, "missing after this", &help);
+    }
+
     /// The same of a property.
     fn say_missing_property(&mut self, message: String, label: &str, help: &str) {
         self.nameless = self.nameless.or((!self.incomplete).then_some(self.mistakes.len()));
@@ -225,12 +241,7 @@ impl Fields for Reader<'_> {
         match read {
             Some(value) => *slot = value,
             None if self.mistakes.len() > before => {}
-            None => {
-                let word = self.node.name();
-                let help = format!("write it after the word: `{} …`", word.value());
-                let message = format!("`{}` needs {what}", word.value());
-                self.say_missing(message, "missing after this", &help);
-            }
+            None => self.say_missing_argument(what),
         }
     }
 
@@ -238,10 +249,14 @@ impl Fields for Reader<'_> {
         *slot = self.next_arg().and_then(|entry| self.value(what, entry, kind));
     }
 
-    fn args<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>) {
+    fn args<T>(&mut self, what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>, least: usize) {
         slot.clear();
+        let before = self.args_read;
         while let Some(entry) = self.next_arg() {
             slot.extend(self.value(what, entry, kind));
+        }
+        if self.args_read - before < least {
+            self.say_missing_argument(what);
         }
     }
 

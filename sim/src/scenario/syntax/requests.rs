@@ -229,6 +229,12 @@ pub fn topic(f: &mut impl Fields, topic: &mut CreateTopic) {
     expect(f, &mut topic.expect);
 }
 
+/// `list-topics …`
+pub fn list_topics(f: &mut impl Fields, expected: &mut Expect, expect_count: &mut Option<u32>) {
+    expect(f, expected);
+    f.opt("expect-count", &NUMBER_32, expect_count);
+}
+
 /// `list-partitions TOPIC …`
 pub fn list_partitions(f: &mut impl Fields, list: &mut ListPartitions) {
     f.arg("a topic", &NAME, &mut list.topic);

@@ -268,7 +268,8 @@ impl Scan<'_> {
             self.say(start, end, message, "too many digits", "write a smaller number", repair);
         } else if needs_quotes(&word) {
             let message = format!("`{word}` must be in quotes");
-            let help = format!("write `\"{}\"`", with_unit(word.trim_matches('"')));
+            let text = word.strip_prefix('r').filter(|raw| raw.starts_with('"')).unwrap_or(&word);
+            let help = format!("write `\"{}\"`", with_unit(text.trim_matches('"')));
             self.say(start, end, message, "needs quotes", &help, repair);
         }
     }

@@ -23,7 +23,8 @@ pub fn wrong(step: &Step) -> Option<(String, String)> {
         Step::Partition(link) | Step::Hold(link) => wrong_link(link),
         Step::Consume(consume) => asked::consume(consume),
         Step::Fetch(fetch) => asked::fetch(fetch),
-        Step::ListPartitions(list) => asked::list_partitions(list),
+        Step::ListTopics { expect, expect_count } => asked::list(*expect, *expect_count),
+        Step::ListPartitions(list) => asked::list(list.expect, list.expect_count),
         Step::Surgery { surgery, .. } => wrong_surgery(surgery).or_else(|| paths::surgery(surgery)),
         Step::Dump { file: Some(file) } => paths::path(file),
         Step::Random(random) => wrong_random(random),
@@ -39,13 +40,58 @@ pub fn idle(step: &Step) -> Option<(String, String)> {
         let message = "a fault with `rate=0` can never strike";
         return Some((message.to_owned(), "give it a probability above 0, or remove this line".to_owned()));
     }
-    let (word, like) = match step {
-        Step::Disk(change) if *change == DiskSettings::default() => ("disk", "disk free=0"),
-        Step::Net(change) if *change == NetSettings::default() => ("net", "net latency=\"5ms\""),
-        Step::Clock(change) if *change == ClockChange::default() => ("clock", "clock jump=\"-1h\""),
-        _ => return None,
+    let (message, help) = match step {
+        Step::Send(send) if send.every.is_some() && send.chunk_bytes.is_none() => (
+            "`every=` is the time between pieces, and this is sent in one".to_owned(),
+            "say after `chunk-bytes=` how long they are",
+        ),
+        Step::Send(send) if send.length.is_none() && send.bytes.is_empty() => {
+            ("no byte is sent".to_owned(), "say which, as in `send hex=\"00 ff\"`")
+        }
+        Step::Advance(time) if time.is_zero() => {
+            ("no time passes".to_owned(), "say how much, as in `advance \"1s\"`")
+        }
+        Step::Random(random) if random.steps.iter().all(|steps| *steps == 0) => {
+            ("no step is made".to_owned(), "say how many, as in `random steps=30`")
+        }
+        step => match (empty_block(step), unchanged(step)) {
+            (Some(word), _) => {
+                (format!("there is nothing in this `{word}`"), "put steps between its braces, or remove it")
+            }
+            (_, Some((word, help))) => (format!("this `{word}` changes nothing"), help),
+            _ => return None,
+        },
     };
-    Some((format!("this `{word}` changes nothing"), format!("say what changes, as in `{like}`")))
+    Some((message, help.to_owned()))
+}
+
+/// The word of a block without steps.
+fn empty_block(step: &Step) -> Option<&'static str> {
+    match step {
+        Step::Repeat { steps, .. } if steps.is_empty() => Some("repeat"),
+        Step::Pipeline(steps) if steps.is_empty() => Some("pipeline"),
+        Step::Parallel(branches) if branches.is_empty() => Some("parallel"),
+        Step::Parallel(branches) if branches.iter().any(|branch| branch.steps.is_empty()) => Some("client"),
+        Step::Client(branch) if branch.steps.is_empty() => Some("client"),
+        _ => None,
+    }
+}
+
+/// The word of a line that leaves the world as it is, and what it could say.
+fn unchanged(step: &Step) -> Option<(&'static str, &'static str)> {
+    let still = ClockChange { jump: Some(0), ..ClockChange::default() };
+    match step {
+        Step::Disk(change) if *change == DiskSettings::default() => {
+            Some(("disk", "say what changes, as in `disk free=0`"))
+        }
+        Step::Net(change) if *change == NetSettings::default() => {
+            Some(("net", "say what changes, as in `net latency=\"5ms\"`"))
+        }
+        Step::Clock(change) if [ClockChange::default(), still].contains(change) => {
+            Some(("clock", "say what changes, as in `clock jump=\"-1h\"`"))
+        }
+        _ => None,
+    }
 }
 
 fn wrong_random(random: &Random) -> Option<(String, String)> {
@@ -110,6 +156,10 @@ fn wrong_fault(fault: &Fault) -> Option<(String, String)> {
     if fault.aim.at_byte.is_some() && !matches!(fault.op, Op::Any | Op::Read | Op::Write) {
         let message = format!("`at-byte=` cannot aim at `{}`", operation_name(fault.op));
         return Some((message, "only a read or a write covers bytes: `read`, `write`, `any`".to_owned()));
+    }
+    if fault.pattern.contains('@') && fault.pattern.contains('*') {
+        let message = "`@` stands for a segment of one partition, and `*` for whatever is there";
+        return Some((message.to_owned(), "name the partition, as in `orders/0/@last.log`".to_owned()));
     }
     paths::path(&fault.pattern).or_else(|| fault.into.as_deref().and_then(paths::path))
 }
@@ -217,6 +267,18 @@ mod tests {
                 "the weights may add up to more than 4294967295",
             ),
             ("random steps=5 { weights; }", "no kind of step has a weight above 0"),
+            ("random steps=0 { weights produce=1; }", "no step is made"),
+            ("sometimes", "`sometimes` needs a state that a sweep must reach"),
+            ("repeat 2 { }", "there is nothing in this `repeat`"),
+            ("pipeline { }", "there is nothing in this `pipeline`"),
+            ("parallel { }", "there is nothing in this `parallel`"),
+            ("parallel { client a { advance \"1s\"; }; client b { }; }", "there is nothing in this `client`"),
+            ("client a { }", "there is nothing in this `client`"),
+            ("advance \"0s\"", "no time passes"),
+            ("crash\nclock jump=\"0s\"", "this `clock` changes nothing"),
+            ("send hex=\"\"", "no byte is sent"),
+            ("send text=\"x\" every=\"5ms\"", "this is sent in one"),
+            ("fault write \"orders/*/@last.log\" lost", "`@` stands for a segment of one partition"),
         ] {
             let found = parse("t.kdl", &format!("scenario \"t\"\n{line}\n")).expect_err(line).lines();
             let place = if line.starts_with("crash") { "t.kdl:3:" } else { "t.kdl:2:" };
@@ -224,7 +286,9 @@ mod tests {
         }
         for line in [
             "clock",
-            "random steps=0 { weights produce=0; }",
+            "random steps=\"0 | 5\" { weights produce=1; }",
+            "pipeline { list-topics expect=any; }",
+            "send hex=\"\" length=0",
             "crash\neach disk free=\"- | 0\"",
             "fault sync \"*\" crash=0",
             "draw fault write \"*\" rate=\"0 | 5%\" lost",

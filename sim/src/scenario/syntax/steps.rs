@@ -97,7 +97,7 @@ pub fn blank(word: &str) -> Option<Step> {
     Some(match word {
         "topic" => Step::Topic(CreateTopic::default()),
         "delete-topic" => Step::DeleteTopic { name: String::new(), expect: Expect::Ok },
-        "list-topics" => Step::ListTopics { expect_count: None },
+        "list-topics" => Step::ListTopics { expect: Expect::Ok, expect_count: None },
         "list-partitions" => Step::ListPartitions(ListPartitions::default()),
         "produce" => Step::Produce(Produce::default()),
         "consume" => Step::Consume(Consume::default()),
@@ -192,7 +192,7 @@ pub fn fields(f: &mut impl Fields, step: &mut Step) {
             f.arg("a topic", &NAME, name);
             requests::expect(f, expect);
         }
-        Step::ListTopics { expect_count } => f.opt("expect-count", &NUMBER_32, expect_count),
+        Step::ListTopics { expect, expect_count } => requests::list_topics(f, expect, expect_count),
         Step::ListPartitions(list) => requests::list_partitions(f, list),
         Step::Produce(produce) => requests::produce(f, produce),
         Step::Consume(consume) | Step::Fetch(consume) => requests::consume(f, consume),
@@ -231,7 +231,7 @@ pub fn fields(f: &mut impl Fields, step: &mut Step) {
         Step::Random(block) => random::random(f, block),
         Step::Dump { file } => f.arg_opt("a file", &TEXT, file),
         Step::Verify(verify) => f.opt("expect-problems", &NUMBER_32, &mut verify.expect_problems),
-        Step::Check(check) => f.args("a promise", &PROMISE, &mut check.promises),
+        Step::Check(check) => f.args("a promise", &PROMISE, &mut check.promises, 0),
         Step::HalfClose
         | Step::Close
         | Step::Calm

@@ -53,7 +53,7 @@ struct Lister(BTreeSet<&'static str>);
 impl Fields for Lister {
     fn arg<T>(&mut self, _: &'static str, _: &impl Kind<T>, _: &mut T) {}
     fn arg_opt<T>(&mut self, _: &'static str, _: &impl Kind<T>, _: &mut Option<T>) {}
-    fn args<T>(&mut self, _: &'static str, _: &impl Kind<T>, _: &mut Vec<T>) {}
+    fn args<T>(&mut self, _: &'static str, _: &impl Kind<T>, _: &mut Vec<T>, _: usize) {}
 
     fn opt<T>(&mut self, name: &'static str, _: &impl Kind<T>, _: &mut Option<T>) {
         self.0.insert(name);

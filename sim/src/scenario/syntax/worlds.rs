@@ -1,5 +1,7 @@
 //! The lines `broker`, `disk`, `net`, `clock`.
 
+use std::time::Duration;
+
 use super::fields::Fields;
 use super::kinds::{
     self, BYTES, BYTES_32, Bad, COUNT, Choice, DURATION, JUMP, Kind, NUMBER, NUMBER_32, Plain, RATE,
@@ -55,6 +57,18 @@ const CAPACITY: Plain<Capacity> = Plain(
     },
 );
 
+/// For how long records are kept. Their times are whole milliseconds.
+const AGE: Plain<Duration> = Plain(
+    |v| match DURATION.read(v)? {
+        age if age < Duration::from_millis(1) => Err(Bad {
+            wanted: r#"a time of at least "1ms": less would keep nothing"#.to_owned(),
+            options: vec![],
+        }),
+        age => Ok(age),
+    },
+    |age| DURATION.write(age),
+);
+
 /// The broker's bounds: with anything else it does not start, which says nothing about its promises.
 const SEGMENT: Within<u64> = Within(BYTES, 1, Settings::SEGMENT_BYTES_MAX);
 const UNSYNCED: Within<u64> = Within(BYTES, 1, u64::MAX);
@@ -70,7 +84,7 @@ pub fn broker(f: &mut impl Fields, broker: &mut BrokerSettings) {
     f.opt("index-interval", &INTERVAL, &mut broker.index_interval);
     f.opt("max-record-bytes", &RECORD, &mut broker.max_record_bytes);
     f.opt("retention-bytes", &BYTES, &mut broker.retention_bytes);
-    f.opt("retention-age", &DURATION, &mut broker.retention_age);
+    f.opt("retention-age", &AGE, &mut broker.retention_age);
     f.opt("retention-check", &SOME_TIME, &mut broker.retention_check);
     f.opt("recovery-threads", &THREADS, &mut broker.recovery_threads);
     f.opt("max-frame-bytes", &BYTES_32, &mut broker.max_frame_bytes);

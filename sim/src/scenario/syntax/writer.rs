@@ -53,7 +53,7 @@ impl Fields for Writer {
         }
     }
 
-    fn args<T>(&mut self, _what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>) {
+    fn args<T>(&mut self, _what: &'static str, kind: &impl Kind<T>, slot: &mut Vec<T>, _least: usize) {
         for value in slot {
             self.push(&kind.write(value));
         }

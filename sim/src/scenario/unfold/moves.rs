@@ -81,7 +81,7 @@ impl Mover<'_> {
             "consume" => out.push(self.consume()),
             "fetch" => out.push(self.fetch()),
             "offsets" => out.push(self.offsets()),
-            "list" => out.push(Step::ListTopics { expect_count: None }),
+            "list" => out.push(Step::ListTopics { expect: Expect::Ok, expect_count: None }),
             "pipeline" => self.pipeline(out),
             "parallel" => out.push(self.parallel(false)),
             "topic" => self.topic(out),
