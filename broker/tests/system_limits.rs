@@ -58,6 +58,18 @@ fn connections_leave_files_for_partitions() {
     );
 }
 
+/// Where many partitions get keys evenly, they are full at about the same time.
+#[test]
+fn partitions_that_roll_at_the_same_time_leave_files_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let rolls = ["--segment-bytes", "1", "--max-connections", "100"];
+    let server = Process::start_by("ulimit -n 400 && exec \"$0\" \"$@\"", &dir.path().join("data"), &rolls);
+    server.output(&["topic", "create", "bench", "--partitions", "55"]);
+    server.output(&["bench", "produce", "--connections", "95", "--records", "500"]);
+    let (status, said) = server.stop();
+    assert!(status.success() && !said.contains("Too many open files"), "{said}");
+}
+
 /// The system lets no file grow beyond a size: segments end there, and nothing ends the process.
 #[test]
 fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {

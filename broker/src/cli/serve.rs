@@ -255,7 +255,7 @@ fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
     // First of all, so that a start with a wrong address has touched no file.
     let sockets = Sockets::reserve(&args.listen, args.metrics.as_deref())?;
     let threads = args.threads.map_or_else(default_threads, |n| n as usize);
-    let runtime = runtime(threads).map_err(|e| format!("cannot start threads: {e}"))?;
+    let runtime = runtime(threads, room.jobs).map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(async { survive_size_limits() });
     let (broker, report) = open(&args, room.partitions)?;
     let mut metrics = Metrics::new();
@@ -266,9 +266,10 @@ fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
 
 /// A thread that syncs and the like, once there, stays, and one is there from the start. Otherwise, in a moment in which the system
 /// grants no more threads, there could be none at all.
-fn runtime(threads: usize) -> io::Result<Runtime> {
+fn runtime(threads: usize, jobs: usize) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    let runtime = builder.worker_threads(threads).thread_keep_alive(Duration::MAX).enable_all().build()?;
+    builder.worker_threads(threads).max_blocking_threads(jobs).thread_keep_alive(Duration::MAX);
+    let runtime = builder.enable_all().build()?;
     runtime.block_on(async { Threads.run(Box::new(|| ())).await });
     Ok(runtime)
 }
