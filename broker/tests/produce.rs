@@ -270,6 +270,27 @@ fn lines_that_a_killed_server_has_not_stored_are_sent_again_at_once() {
     has_not_waited(producer, &server, "a\nb\nc\n");
 }
 
+/// Others may have appended so much since the last line was acknowledged that the log begins behind it by now.
+#[test]
+fn lines_are_looked_up_though_retention_has_taken_what_lies_before_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept = ["--segment-bytes", "1KiB", "--retention-bytes", "2KiB", "--retention-check", "50ms"];
+    let server = Process::start(&dir.path().join("data"), &kept);
+    let addr = server.addr.clone();
+    let (producer, mut input) = producer_of_a(&server);
+    text(&server.run_with(&["produce", "t", "--batch", "10"], &b"others\n".repeat(1000)));
+    while server.output(&["offsets", "t", "--partition", "0", "--at", "earliest"]) == "0\n" {}
+    server.signal("STOP");
+    input.write_all(b"b\nc\n").unwrap();
+    drop(input);
+    sleep(Duration::from_millis(500));
+    server.kill();
+    sleep(Duration::from_millis(500));
+    let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
+    text(&producer.wait_with_output().unwrap());
+    assert!(server.output(&["consume", "t"]).ends_with("\nb\nc\n"));
+}
+
 /// `tail -f` never ends by itself: whoever ends it wants to know what was stored, and how to go on.
 #[test]
 fn who_ends_a_producer_is_told_what_it_has_stored() {

@@ -21,7 +21,7 @@ use broker::client::{Connection, Consumed, Fetch, Outcome};
 use broker::error::Code;
 use broker::record::{NewRecord, Record};
 use broker::units::Offset;
-use broker::wire::proto::{request, response};
+use broker::wire::proto::{Earliest, ListOffsetsRequest, list_offsets_request::At, request, response};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -149,10 +149,15 @@ impl<'a> LookUp<'a> {
         loop {
             let from = self.ends.get(&partition).copied().unwrap_or_default();
             let request = Fetch::from(from).request(&self.args.topic, partition);
-            connection.send(&request::Kind::Consume(request).into());
-            let answer = timeout(self.args.server.timeout, connection.receive()).await;
-            let Ok(Ok(response)) = answer else { return Err(Missed::Away) };
-            let consumed = consumed(Outcome::of(response))?;
+            let outcome = self.ask(connection, request::Kind::Consume(request)).await?;
+            if is_out_of_range(&outcome)
+                && let Some(start) = self.start(connection, partition).await?.filter(|start| *start > from)
+            {
+                // What others have appended since is so much that retention has taken what lies between.
+                self.ends.insert(partition, start);
+                continue;
+            }
+            let consumed = consumed(outcome)?;
             for record in &consumed.records {
                 self.take(partition, record);
                 self.ends.insert(partition, record.offset.next());
@@ -162,6 +167,31 @@ impl<'a> LookUp<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Where a partition starts, if the server says so.
+    async fn start(
+        &self,
+        connection: &mut Connection<TcpStream>,
+        partition: u32,
+    ) -> Result<Option<Offset>, Missed> {
+        let (topic, at) = (self.args.topic.clone(), Some(At::Earliest(Earliest {})));
+        let request = request::Kind::ListOffsets(ListOffsetsRequest { topic, partition, at });
+        Ok(match self.ask(connection, request).await? {
+            Outcome::Acknowledged(response::Kind::ListOffsets(found)) => Some(Offset::new(found.offset)),
+            _ => None,
+        })
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut Connection<TcpStream>,
+        request: request::Kind,
+    ) -> Result<Outcome<response::Kind>, Missed> {
+        connection.send(&request.into());
+        let answer = timeout(self.args.server.timeout, connection.receive()).await;
+        let Ok(Ok(response)) = answer else { return Err(Missed::Away) };
+        Ok(Outcome::of(response))
     }
 
     /// Takes the line that this record was, if it was one.
@@ -176,13 +206,16 @@ impl<'a> LookUp<'a> {
     }
 }
 
+fn is_out_of_range(outcome: &Outcome<response::Kind>) -> bool {
+    matches!(outcome, Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange)
+}
+
 fn consumed(outcome: Outcome<response::Kind>) -> Result<Consumed, Missed> {
     match outcome {
         Outcome::Acknowledged(response::Kind::Consume(consumed)) => Ok(consumed.into()),
         Outcome::Refused(refusal) if is_away(refusal.code) => Err(Missed::Away),
         Outcome::Refused(refusal) if refusal.code == Code::OffsetOutOfRange => Err(Missed::For(format!(
-            "{refusal}; acknowledged records are gone: a power loss may do that under --durability os and interval, and so \
-             does retention"
+            "{refusal}; acknowledged records are gone: a power loss may do that under --durability os and interval"
         ))),
         Outcome::Refused(refusal) => Err(Missed::For(refusal.to_string())),
         Outcome::Unknown(doubt) => Err(Missed::For(doubt.why)),
