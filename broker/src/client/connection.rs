@@ -126,6 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Sends a request, at the next [`Connection::flush`] or [`Connection::receive`].
     pub fn send(&mut self, request: &proto::Request) {
+        self.forget_written();
         wire::put(&mut self.output, request);
         self.awaited += 1;
     }
@@ -142,8 +143,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.unsendable = Some(why);
             return;
         }
+        self.forget_written();
         wire::encode_produce(&mut self.output, topic, partition, records);
         self.awaited += 1;
+    }
+
+    /// Gives room for more. Where requests come faster than they leave, the buffer is never empty: so what has left goes as soon as
+    /// it is more than the rest, which has to be moved for it.
+    fn forget_written(&mut self) {
+        if self.written > self.unsent() {
+            self.output.drain(..std::mem::take(&mut self.written));
+        }
     }
 
     /// How many answers are to come.
@@ -296,4 +306,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As over a slow network, where something always waits to be sent.
+    #[tokio::test]
+    async fn what_has_left_takes_no_memory_though_more_waits() {
+        let (stream, mut server) = tokio::io::duplex(1000);
+        let mut connection = Connection::new(stream, 1000);
+        let mut come = [0; 1000];
+        for _ in 0..100 {
+            connection.send_produce("t", None, std::iter::once((None, &[7; 1000][..])));
+            tokio::task::yield_now().await;
+            assert!(futures_util::poll!(Box::pin(connection.flush())).is_pending());
+            assert!(connection.unsent() > 0);
+            assert_eq!(server.read(&mut come).await.unwrap(), come.len());
+        }
+        let (kept, unsent) = (connection.output.capacity(), connection.unsent());
+        assert!(kept < 4 * unsent + 4000, "{kept} bytes are kept for {unsent}");
+    }
 }
