@@ -164,6 +164,19 @@ impl Scan {
         let (latest, end_at, unreadable) = (meter.latest, Position::new(at), window.into_unreadable());
         Scan { records, end, end_at, latest, index, time_index, holes, misplaced, unreadable, tail }
     }
+
+    /// Where something is missing that a power loss may have torn out of what was never synced: each hole, and what stands behind the
+    /// last record, unless that is an unfinished write as any crash leaves it.
+    pub fn torn_out(&self) -> impl Iterator<Item = Position> + '_ {
+        let is_torn = match self.tail {
+            // In a torn write, too, there may be what looks like a record. One that begins where another should is no tear.
+            Tail::Damaged(_) => true,
+            // Behind damage none is cut, but what was never synced.
+            Tail::Torn => !self.holes.is_empty(),
+            _ => false,
+        };
+        self.holes.iter().map(|hole| hole.position).chain(is_torn.then_some(self.end_at))
+    }
 }
 
 /// How far a log had come beyond `end`, as records that landed in the wrong place show: what lies between is damaged. They are

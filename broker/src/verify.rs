@@ -20,7 +20,7 @@ use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
 use crate::index::Entry;
 use crate::listing::{self, Looked, Twins};
-use crate::markers::{self, Closed, LastRun};
+use crate::markers::{self, Closed, Evidence, LastRun};
 use crate::scan::{self, Misplaced, Scan, Tail};
 use crate::segment::Sealed;
 use crate::settings::TopicSettings;
@@ -155,9 +155,17 @@ struct Segment<'a> {
     recorded: Option<Sealed>,
     /// How far its log was on the disk once.
     known: Option<Known>,
+    /// Whether a power loss may have torn out what is not known to have been on the disk: a start keeps what lies before it.
+    keeps_prefix: bool,
 }
 
 impl Segment<'_> {
+    /// From where on a start sets aside what is there.
+    fn set_aside_from(&self, scan: &Scan) -> Option<Position> {
+        let was_synced = |at: Position| self.known.is_some_and(|known| known.all.covers(self.base, at));
+        scan.torn_out().find(|at| !was_synced(*at)).filter(|_| self.keeps_prefix)
+    }
+
     /// Where it ends, if that is known. `len`: its bytes.
     fn ends(&self, len: u64) -> Option<Offset> {
         self.next.or_else(|| self.known?.all.ends(self.base, len))
@@ -301,12 +309,13 @@ impl<D: Disk> Verifier<'_, D> {
             Err(e) => return self.fault(dir, None, None, format!("cannot be read: {e}")),
         };
         let mut segments: BTreeMap<Offset, Vec<Kind>> = BTreeMap::new();
-        let mut known = Vec::new();
+        let (mut known, mut marked) = (Vec::new(), Vec::new());
         for entry in entries {
             let path = dir.join(&entry.name);
             match files::parse(&entry.name) {
                 Name::Segment(base, kind) if !entry.is_dir => segments.entry(base).or_default().push(kind),
-                Name::Synced | Name::Damaged(_) => {}
+                Name::Synced => {}
+                Name::Damaged(base) => marked.push(base),
                 Name::Unsynced(base) => {
                     self.fault(&path, None, Some(base), "a sync of this log has failed");
                     let to = synced::read_unsynced(self.disk, dir, base);
@@ -321,6 +330,7 @@ impl<D: Disk> Verifier<'_, D> {
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
         known.extend(at_stop.map(|to| Known::new(to, "at the last clean stop")));
+        let mut lost_power = self.last.evidence(self.disk, name) == Evidence::PowerLossUnsynced;
         match synced::read_synced(self.disk, dir) {
             Noted::Nothing => {}
             Noted::To(to) => known.push(Known::new(to, "when it was last synced")),
@@ -328,6 +338,7 @@ impl<D: Disk> Verifier<'_, D> {
                 let what =
                     "neither of its notes can be read: after a power loss, nothing counts as never synced";
                 self.fault(&dir.join(files::SYNCED), None, None, what);
+                lost_power = false;
             }
         }
         let known = known.into_iter().reduce(Known::and);
@@ -335,7 +346,8 @@ impl<D: Disk> Verifier<'_, D> {
             (Some((first, _)), Some((last, _))) => {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
                 self.front(dir, *first, recorded);
-                self.logs(dir, &logs, recorded, known);
+                let keeps_prefix = lost_power && !marked.contains(last);
+                self.logs(dir, &logs, recorded, known, keeps_prefix);
                 self.leftovers(dir, &leftovers, *last, known);
             }
             _ => self.no_logs(dir, &leftovers, known),
@@ -360,13 +372,15 @@ impl<D: Disk> Verifier<'_, D> {
         logs: &BTreeMap<Offset, Vec<Kind>>,
         recorded: Option<&Closed>,
         known: Option<Known>,
+        keeps_prefix: bool,
     ) {
         let mut end = None;
         for (&base, kinds) in logs {
             let next = logs.range(base.next()..).next().map(|(next, _)| *next);
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
             let known = known.filter(|_| next.is_none());
-            let segment = Segment { dir, base, next, recorded: recorded.copied(), known };
+            let keeps_prefix = keeps_prefix && next.is_none();
+            let segment = Segment { dir, base, next, recorded: recorded.copied(), known, keeps_prefix };
             if let Some(end) = end
                 && end != base
             {
@@ -435,9 +449,15 @@ impl<D: Disk> Verifier<'_, D> {
         self.verdict.bytes += len;
         let scan = Scan::run(&file, len, segment.base, u64::MAX, segment.ends(len));
         self.verdict.records += scan.records;
+        let aside = segment.set_aside_from(&scan);
         for hole in &scan.holes {
             let lost = lost(hole.first, hole.next);
-            let what = format!("{} bytes are damaged; {lost}, good records follow", hole.bytes);
+            let follow = match aside {
+                Some(from) if from == hole.position => SET_ASIDE,
+                Some(from) if from < hole.position => "and they lie in what is set aside",
+                _ => "good records follow",
+            };
+            let what = format!("{} bytes are damaged; {lost}, {follow}", hole.bytes);
             self.fault(&path, Some(hole.position.get()), Some(hole.first), what);
         }
         for bad in &scan.unreadable {
@@ -450,6 +470,10 @@ impl<D: Disk> Verifier<'_, D> {
         Some(Log { file, path, len, scan })
     }
 }
+
+/// What becomes of good records behind damage where they are no part of what has to be kept.
+const SET_ASIDE: &str = "a power loss may have taken them, and nothing shows that they or what follows were synced: the next start sets \
+                         aside what lies from here on";
 
 /// What is wrong with the end of a log.
 fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
@@ -464,6 +488,11 @@ fn tail(scan: &Scan, len: u64, segment: Segment<'_>) -> Option<String> {
         missing.map(|(end, how)| format!("{how} the log ended at offset {end}: {}", lost(scan.end, end)));
     Some(match (&scan.tail, missing) {
         (Tail::Clean, missing) => format!("nothing follows; {}", missing?),
+        (Tail::Torn | Tail::Damaged(_), _) if segment.set_aside_from(scan).is_some() => {
+            format!(
+                "the last {rest} bytes are no record, and nothing shows that they were synced: the next start sets them aside"
+            )
+        }
         (Tail::Torn, Some(missing)) => format!("the last {rest} bytes are no record; {missing}"),
         (Tail::Torn, None) if segment.next.is_none() && !scan.holes.is_empty() => {
             format!("the last {rest} bytes are no record, and stay: nothing is written behind damage")

@@ -260,6 +260,39 @@ fn verify_names_indexes_that_lack_entries_after_a_crash() {
     }
 }
 
+/// After a power loss a start keeps what lies before a hole in what was never synced, and serves what follows one in what was.
+#[test]
+fn verify_tells_what_a_start_sets_aside_from_what_it_serves() {
+    for (was_synced, told, done) in [
+        (
+            false,
+            "the next start sets aside what lies from here on",
+            "set aside 60 bytes; the next offset is 3",
+        ),
+        (true, "offset 3 is lost, good records follow", "offsets 3 to 3 cannot be read, all others can"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = stopped(dir.path());
+        let log = data.join("t/0/00000000000000000003.log");
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes[10] ^= 1;
+        std::fs::write(&log, &bytes).unwrap();
+        let another_start = broker::files::checked_text("boot another\ndurability os\n");
+        std::fs::write(data.join("running"), another_start).unwrap();
+        match was_synced {
+            true => std::fs::rename(data.join("clean"), data.join("was-clean")).unwrap(),
+            false => std::fs::remove_file(data.join("clean")).unwrap(),
+        }
+        let faults = verdict(&data).faults;
+        let is_there = faults
+            .iter()
+            .any(|fault| fault.file.ends_with("00000000000000000003.log") && fault.what.ends_with(told));
+        assert!(is_there, "{faults:?}");
+        let (_, start) = Process::start(&data, &[]).stop();
+        assert!(start.contains(done), "{start}");
+    }
+}
+
 /// A crash leaves what a start tidies up: there is nothing wrong with it, nor with what is beside it.
 #[test]
 fn what_a_crash_may_leave_is_no_fault() {

@@ -45,6 +45,11 @@ impl Disk {
         Process { machine: self.machine.clone(), life }
     }
 
+    /// What a process would be told: see [`Process::boot_id`].
+    pub fn boot_id(&self) -> String {
+        hold(&self.machine).boot_id()
+    }
+
     /// Every process dies, as by `kill -9`: what they wrote stays in the cache, their locks and descriptors are gone.
     pub fn kill_all(&self) {
         hold(&self.machine).end_all(&Death { power_loss: false, inside: None });

@@ -361,6 +361,10 @@ impl Machine {
         self.booted();
     }
 
+    pub(crate) fn boot_id(&self) -> String {
+        format!("boot-{}", self.boots)
+    }
+
     fn booted(&mut self) {
         self.boots += 1;
         self.read_only = false;

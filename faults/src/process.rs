@@ -82,7 +82,7 @@ impl Process {
 
     /// Changes whenever the machine starts anew, and only then.
     pub fn boot_id(&self) -> String {
-        format!("boot-{}", hold(&self.machine).boots)
+        hold(&self.machine).boot_id()
     }
 
     /// Opens a file; makes it where `how` says so. Its entry is durable only after [`Process::sync_dir`].

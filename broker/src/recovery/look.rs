@@ -152,15 +152,8 @@ impl<D: Disk> Recovery<'_, D> {
     /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
     fn settle(&mut self, mut segment: Segment<D::File>, mut scan: Scan) -> Looked {
         let base = segment.base;
-        let is_torn = match scan.tail {
-            // In a torn write, too, there may be what looks like a record. One that begins where another should is no tear.
-            Tail::Damaged(_) => true,
-            // Behind damage none is cut, but what was never synced.
-            Tail::Torn => !scan.holes.is_empty(),
-            _ => false,
-        };
-        let lost = scan.holes.iter().map(|hole| hole.position).chain(is_torn.then_some(scan.end_at));
-        if let Some(from) = lost.into_iter().find(|from| self.was_never_synced(&segment, *from))
+        let torn_out = scan.torn_out().find(|from| self.was_never_synced(&segment, *from));
+        if let Some(from) = torn_out
             && let Some(prefix) = self.keep_prefix(&segment, from)
         {
             // What lies behind it is no part of the log any more.

@@ -153,8 +153,9 @@ fn piece(piece: &Piece<'_>) -> String {
 /// The offline check of the data directory: the broker's own, on the files as they are now. Where a broker runs, they are
 /// what it would leave if it were killed.
 pub(super) fn verify(actor: &Actor, id: u32, verify: Verify) {
+    let boot = actor.stage.host.disk.boot_id();
     let disk = actor.stage.host.disk.snapshot().to_disk(faults::Config::default());
-    let disk = WorldDisk::unwatched(disk.process(), "verify".into());
+    let disk = WorldDisk::unwatched(disk.process(), boot.into());
     let problems: Vec<String> = match broker::verify::verify(&disk, Path::new(DATA)) {
         Ok(verdict) => verdict.faults.iter().map(|fault| with_relative_paths(&fault.to_string())).collect(),
         Err(e) => return actor.impossible(id, format!("the data directory cannot be looked into: {e}")),
