@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc;
 use std::thread::sleep;
@@ -289,6 +289,40 @@ fn lines_are_looked_up_though_retention_has_taken_what_lies_before_them() {
     let server = Process::start_at(&dir.path().join("data"), &addr, &[]);
     text(&producer.wait_with_output().unwrap());
     assert!(server.output(&["consume", "t"]).ends_with("\nb\nc\n"));
+}
+
+/// A server that gives what others have appended meanwhile, however much that is, has come back.
+#[test]
+fn a_long_look_for_lines_is_no_sign_that_the_server_is_away() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let answer = |stream: &mut TcpStream, answer: response::Kind| {
+            let mut frame = Vec::new();
+            wire::put(&mut frame, &proto::Response::from(answer));
+            stream.write_all(&frame).unwrap();
+        };
+        let accept = || {
+            let (mut stream, _) = listener.accept().unwrap();
+            request(&mut stream);
+            stream
+        };
+        answer(&mut accept(), one_partition().remove(0).1);
+        // With the line in flight.
+        drop(accept());
+        let mut looks = accept();
+        for (offset, value) in (0..).zip(["x", "y", "z", "others'", "a"]) {
+            sleep(Duration::from_millis(400));
+            let records = vec![proto::Record { offset, value: value.into(), ..Default::default() }];
+            let consumed = proto::ConsumeResponse { records, log_end_offset: 5, ..Default::default() };
+            answer(&mut looks, response::Kind::Consume(consumed));
+            if value != "a" {
+                request(&mut looks);
+            }
+        }
+        let _ = looks.read(&mut [0]);
+    });
+    text(&run(&addr, &["produce", "t", "--retry", "1s"], b"a\n"));
 }
 
 /// `tail -f` never ends by itself: whoever ends it wants to know what was stored, and how to go on.

@@ -23,7 +23,7 @@ use broker::record::{NewRecord, Record};
 use broker::units::Offset;
 use broker::wire::proto::{Earliest, ListOffsetsRequest, list_offsets_request::At, request, response};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::input::Batch;
 use super::{Args, try_connect};
@@ -43,18 +43,23 @@ pub struct LookUp<'a> {
     /// The last line found in each partition: the next one is behind it.
     last: BTreeMap<u32, u64>,
     pub found: Vec<u64>,
-    /// How long was waited for lines to turn up.
+    /// How long was looked, and waited, for lines to turn up: all that time, the server was there.
     pub waited: Duration,
     /// The server that had the lines has ended.
     has_ended: bool,
     /// What has not turned up by then will not.
     quiet_at: Instant,
+    /// How long the server may be away, and until when. While it gives records, it is not: there may be many that others have appended.
+    patience: Duration,
+    late_at: Instant,
 }
 
 /// Why a partition could not be read to its end.
 enum Missed {
     /// The server is not there, for the moment.
     Away,
+    /// It has not been there for too long.
+    Late,
     /// Nothing can be found out.
     For(String),
 }
@@ -62,27 +67,32 @@ enum Missed {
 impl<'a> LookUp<'a> {
     /// The connection was lost just now.
     pub fn new(args: &'a Args, sent: &'a mut VecDeque<Batch>, ends: &'a mut BTreeMap<u32, Offset>) -> Self {
-        let quiet_at = Instant::now() + args.server.timeout;
-        let (last, found, waited) = (BTreeMap::new(), Vec::new(), Duration::ZERO);
-        Self { args, sent, ends, last, found, waited, has_ended: false, quiet_at }
+        let now = Instant::now();
+        let (last, found, waited, has_ended) = (BTreeMap::new(), Vec::new(), Duration::ZERO, false);
+        let (quiet_at, patience, late_at) = (now + args.server.timeout, Duration::ZERO, now);
+        Self { args, sent, ends, last, found, waited, has_ended, quiet_at, patience, late_at }
+    }
+
+    /// From now on, the server may be away for as long as this.
+    fn wait_up_to(&mut self, patience: Duration) {
+        (self.patience, self.late_at) = (patience, Instant::now() + patience);
     }
 
     /// Finds out which lines are stored. Gives a new connection, or says why it cannot be found out. `patience` is how long
     /// the server may be away.
     pub async fn run(&mut self, patience: Duration, lost: &str) -> Result<Connection<TcpStream>, String> {
-        let late = || format!("the server did not come back in time: {lost}");
-        if patience.is_zero() {
-            return Err(late());
-        }
-        let mut deadline = Instant::now() + patience;
-        let mut connection = None;
+        self.wait_up_to(patience);
+        let (mut connection, mut is_told) = (None, false);
         loop {
-            let begun = Instant::now();
-            let done = timeout_at(deadline, self.pass(connection)).await.map_err(|_| late())??;
+            let (begun, before) = (Instant::now(), self.waited);
+            let done = self.pass(connection).await.map_err(|missed| match missed {
+                Missed::For(why) => why,
+                Missed::Away | Missed::Late => format!("the server did not come back in time: {lost}"),
+            })?;
             if self.has_ended || begun >= self.quiet_at || self.left() == 0 {
                 return Ok(done);
             }
-            if self.waited.is_zero() {
+            if !std::mem::replace(&mut is_told, true) {
                 say(format_args!(
                     "{} of the lines in flight are not in the log; waiting {:?} for them, since the server may still be storing \
                      them",
@@ -91,8 +101,8 @@ impl<'a> LookUp<'a> {
                 ));
             }
             sleep(PAUSE).await;
-            self.waited += begun.elapsed();
-            deadline = Instant::now() + self.args.retry.max(PAUSE);
+            self.waited = before + begun.elapsed();
+            self.wait_up_to(self.args.retry.max(PAUSE));
             connection = Some(done);
         }
     }
@@ -105,29 +115,31 @@ impl<'a> LookUp<'a> {
     async fn pass(
         &mut self,
         mut connection: Option<Connection<TcpStream>>,
-    ) -> Result<Connection<TcpStream>, String> {
+    ) -> Result<Connection<TcpStream>, Missed> {
         loop {
             let mut current = match connection.take() {
                 Some(connection) => connection,
-                None => self.reach().await,
+                None => self.reach().await?,
             };
             match self.read_all(&mut current).await {
                 Ok(()) => return Ok(current),
                 Err(Missed::Away) => sleep(PAUSE).await,
-                Err(Missed::For(why)) => return Err(why),
+                Err(missed) => return Err(missed),
             }
         }
     }
 
     /// Connects, as soon as that can be done.
-    async fn reach(&mut self) -> Connection<TcpStream> {
-        loop {
-            match try_connect(&self.args.server).await {
-                Ok(connection) => return connection,
-                Err(e) => self.has_ended |= e.kind() == io::ErrorKind::ConnectionRefused,
+    async fn reach(&mut self) -> Result<Connection<TcpStream>, Missed> {
+        while Instant::now() < self.late_at {
+            match timeout_at(self.late_at, try_connect(&self.args.server)).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(e)) => self.has_ended |= e.kind() == io::ErrorKind::ConnectionRefused,
+                Err(_) => break,
             }
             sleep(PAUSE).await;
         }
+        Err(Missed::Late)
     }
 
     async fn read_all(&mut self, connection: &mut Connection<TcpStream>) -> Result<(), Missed> {
@@ -144,11 +156,13 @@ impl<'a> LookUp<'a> {
         Ok(())
     }
 
-    /// Reads what is new in a partition.
+    /// Reads what is new in a partition, up to where it ends at first: others may append faster than this reads.
     async fn read(&mut self, connection: &mut Connection<TcpStream>, partition: u32) -> Result<(), Missed> {
+        let mut log_end = None;
         loop {
             let from = self.ends.get(&partition).copied().unwrap_or_default();
             let request = Fetch::from(from).request(&self.args.topic, partition);
+            let asked = Instant::now();
             let outcome = self.ask(connection, request::Kind::Consume(request)).await?;
             if is_out_of_range(&outcome)
                 && let Some(start) = self.start(connection, partition).await?.filter(|start| *start > from)
@@ -162,8 +176,12 @@ impl<'a> LookUp<'a> {
                 self.take(partition, record);
                 self.ends.insert(partition, record.offset.next());
             }
+            if !consumed.records.is_empty() {
+                self.waited += asked.elapsed();
+                self.wait_up_to(self.patience);
+            }
             let end = consumed.records.last().map_or(from, |last| last.offset.next());
-            if end >= consumed.log_end || consumed.records.is_empty() {
+            if end >= *log_end.get_or_insert(consumed.log_end) || consumed.records.is_empty() {
                 return Ok(());
             }
         }
@@ -189,7 +207,8 @@ impl<'a> LookUp<'a> {
         request: request::Kind,
     ) -> Result<Outcome<response::Kind>, Missed> {
         connection.send(&request.into());
-        let answer = timeout(self.args.server.timeout, connection.receive()).await;
+        let until = self.late_at.min(Instant::now() + self.args.server.timeout);
+        let answer = timeout_at(until, connection.receive()).await;
         let Ok(Ok(response)) = answer else { return Err(Missed::Away) };
         Ok(Outcome::of(response))
     }
