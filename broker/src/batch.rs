@@ -41,6 +41,11 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// How many bytes of memory it has, used or not.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// Removes all records and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();

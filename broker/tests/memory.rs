@@ -26,6 +26,7 @@ async fn memory_is_bounded_by_the_limits() {
     answers_that_nobody_takes_share_a_bounded_room().await;
     long_records_that_nobody_takes_share_it_too().await;
     long_lists_that_nobody_takes_share_it_too().await;
+    what_a_connection_keeps_of_a_long_request_is_little().await;
     memory_stays_flat_while_a_client_streams().await;
 }
 
@@ -193,6 +194,37 @@ async fn short_lists_that_nobody_takes_are_kept_as_they_are_sent() {
 fn count_of_lists(server: &Server) -> String {
     let metrics = server.metrics.text(server.broker.stats());
     metrics.lines().find(|line| line.contains("list_partitions")).expect("it is counted").to_owned()
+}
+
+/// A request for many partitions becomes a batch for each. A connection that goes on with short ones does not keep them.
+async fn what_a_connection_keeps_of_a_long_request_is_little() {
+    // Where there is no room for more, the request's own memory goes at once.
+    let server = Server::with_limits(Limits { buffer_bytes: 0, ..Limits::default() }).await;
+    server.topic("t", 16).await;
+    let records = vec![proto::NewRecord { key: None, value: vec![b'x'; 250_000].into() }; 16];
+    let long = |records| proto::ProduceRequest { topic: "t".into(), partition: None, records };
+    let (long, short) =
+        (framed(request::Kind::Produce(long(records))), framed(common::produce("t", &["short"])));
+    let mut connections = Vec::new();
+    let mut before = 0;
+    for nth in 0..30 {
+        let mut raw = server.connect().await;
+        raw.send(&long).await;
+        raw.answer().await.expect("it is stored");
+        connections.push(raw);
+        for raw in &mut connections {
+            raw.send(&short).await;
+            raw.answer().await.expect("it is stored");
+        }
+        // What all need at first, one has shown.
+        if nth == 9 {
+            before = resident();
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 20 << 10, "{grown} KiB for 20 connections that were answered");
+    drop(connections);
+    server.stop().await;
 }
 
 async fn memory_stays_flat_while_a_client_streams() {

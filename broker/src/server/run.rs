@@ -22,19 +22,40 @@ use crate::wire::proto::{self, response};
 const RUN_BYTES: usize = 1 << 20;
 const RUN_REQUESTS: usize = 8192;
 
-/// Larger batches are not kept for the next run, lest a connection hold its largest for ever; nor are more.
-const KEEP_BYTES: usize = 256 << 10;
-const KEEP_BATCHES: usize = 16;
+/// More memory of batches than this, all together, is not kept for the next run, lest a connection hold its largest for ever.
+const KEEP_BYTES: usize = 512 << 10;
 
-/// And so are longer lists of requests.
-const KEEP_REQUESTS: usize = 1024;
+/// And so are longer lists.
+const KEEP_LISTED: usize = 1024;
 
 /// What one queued answer of a request takes in memory, about.
 const ANSWER_BYTES: usize = 64;
 
 /// Empty batches that wait for the next run.
 #[derive(Default)]
-pub(super) struct Batches(Vec<Batch>);
+pub(super) struct Batches {
+    batches: Vec<Batch>,
+    /// The memory that they take.
+    bytes: usize,
+}
+
+impl Batches {
+    fn take(&mut self) -> Batch {
+        let batch = self.batches.pop().unwrap_or_default();
+        self.bytes -= batch.memory();
+        batch
+    }
+
+    /// Keeps a batch for the next run, if there is room.
+    fn give(&mut self, mut batch: Batch) {
+        let bytes = self.bytes + batch.memory();
+        if bytes <= KEEP_BYTES {
+            batch.clear();
+            self.batches.push(batch);
+            self.bytes = bytes;
+        }
+    }
+}
 
 /// A run that has been answered: the next one need not allocate.
 pub(super) struct Spare<D: Disk>(Mutex<Option<Box<Run<D>>>>);
@@ -53,7 +74,9 @@ impl<D: Disk> Spare<D> {
 
     /// Keeps a run for the next one, if it is not a large one.
     pub fn give(&self, mut run: Box<Run<D>>) {
-        if run.requests.capacity().max(run.routes.capacity()) <= KEEP_REQUESTS {
+        let lists =
+            [run.requests.capacity(), run.routes.capacity(), run.slices.capacity(), run.parts.capacity()];
+        if lists.into_iter().all(|listed| listed <= KEEP_LISTED) {
             run.clear();
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
         }
@@ -262,7 +285,7 @@ impl<D: Disk> Run<D> {
             return place;
         }
         let partition = topic.partitions()[number as usize].clone();
-        let batch = batches.0.pop().unwrap_or_default();
+        let batch = batches.take();
         // A map for one part would cost more than the part.
         if !self.parts.is_empty() {
             self.places.insert(number, self.parts.len());
@@ -281,10 +304,7 @@ impl<D: Disk> Run<D> {
                 metrics.appends.inc();
             }
             part.outcome = Some(outcome);
-            if batch.byte_len() <= KEEP_BYTES && batches.0.len() < KEEP_BATCHES {
-                batch.clear();
-                batches.0.push(batch);
-            }
+            batches.give(batch);
         }
     }
 
