@@ -169,7 +169,12 @@ fn has_sum(log: &[u8], at: usize, end: usize, offset: u64) -> bool {
 
 /// Whether a valid record lies between these bytes, as one in a value does: whether it is of this log, nobody can tell.
 pub fn holds_a_record(log: &[u8], from: u64, to: u64) -> bool {
-    (from..to).any(|at| usize::try_from(at).is_ok_and(|at| record_at(log, at).is_some()))
+    records_between(log, from, to).next().is_some()
+}
+
+/// The valid records that begin between these bytes, in one another, too.
+pub fn records_between(log: &[u8], from: u64, to: u64) -> impl Iterator<Item = Stored<'_>> {
+    (from..to).filter_map(|at| record_at(log, usize::try_from(at).ok()?))
 }
 
 /// An index entry: `(offset, position)` or `(timestamp, offset)`; `None` where its CRC does not fit.

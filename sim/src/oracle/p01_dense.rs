@@ -65,7 +65,7 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
         return; // p02 and p09 look at what is left
     }
     let segments = decode::segments(image, topic, partition);
-    let mut end: Option<u64> = None;
+    let (mut end, mut shown): (Option<u64>, Vec<u64>) = (None, Vec::new());
     // A disk that lies may have lost more than the broker knows of.
     let lost = known.harm.is_shaken() && model.lying;
     let holes = lost || model.may_have_holes(known);
@@ -82,7 +82,8 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
                 pieces.last().into_iter().for_each(|piece| no_record(f, &what, piece));
             }
         }
-        if let Some(end) = end.filter(|end| *end != segment.base && !lost) {
+        let goes_on = |end: u64| end == segment.base || shown.contains(&segment.base);
+        if let Some(end) = end.filter(|end| !goes_on(*end) && !lost) {
             let expected = format!("the segment after offset {end} starts there");
             f.broke(
                 Promise::Dense,
@@ -100,6 +101,13 @@ pub(super) fn files(f: &mut Findings, model: &Model, topic: &str, partition: u32
                 Piece::Bad { .. } => no_record(f, &what, piece),
             }
         }
+        // Where a header is lost, a record in the value behind it may as well be one that shows how far the log had come.
+        let stretches = pieces.iter().filter_map(|piece| match piece {
+            Piece::Bad { position, len } if holes => Some((*position, position + len)),
+            _ => None,
+        });
+        let found = stretches.flat_map(|(from, to)| decode::records_between(segment.log, from, to));
+        shown = found.map(|record| record.offset.saturating_add(1)).collect();
         // How many records were in a hole at the end, the next segment says.
         end = (!(holes && pieces.last().is_some_and(bad))).then_some(next);
     }

@@ -38,6 +38,22 @@ fn what_a_power_loss_leaves_is_cut_off_where_nothing_is_kept_behind_a_hole() {
     assert!(!story(Mode::Always).contains(&"bad bytes"), "what was acknowledged behind it stays");
 }
 
+/// A power loss has taken the header of a record that was never acknowledged, and a value that holds records is left.
+#[test]
+fn a_log_goes_on_behind_what_a_record_in_a_hole_has_shown() {
+    let story = |shown: u64| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("ab", 0);
+        story.again(CrashKind::Power);
+        let hole = [vec![0; 29], records(shown, "x"), records(1, "b")].concat();
+        story.stored("c", 5);
+        story.look_at(".b...c", &[(0, &hole), (5, &records(5, "c"))]);
+        story.broken()
+    };
+    assert!(!story(4).contains(&"segments"));
+    assert!(story(3).contains(&"segments"));
+}
+
 #[test]
 fn a_look_ends_where_the_broker_says_that_the_log_does() {
     let story = |latest: u64| {
