@@ -402,3 +402,46 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         Ok(End::Ended(what))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    use crate::broker::World;
+    use crate::clock::SystemClock;
+    use crate::disk::OsDisk;
+    use crate::settings::{Durability, Settings, TopicSettings};
+    use crate::work::InLine;
+
+    /// A client that never stops would make the list of what is not durable yet grow for ever.
+    #[tokio::test]
+    async fn what_is_durable_by_now_is_not_kept_in_mind() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+        let settings = Settings { durability: Durability::Always, ..Settings::default() };
+        let (broker, _) = Broker::open(world, dir.path(), settings, &|_, _, _| {}).expect("it opens");
+        broker.create_topic("t", TopicSettings::with_partitions(1)).await.expect("it is made");
+        let context =
+            Context::new(broker, Limits::default(), CancellationToken::new(), Arc::new(Metrics::new()));
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let (read, write) = tokio::io::split(stream);
+        let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
+        let mut executor = Executor::new(read, &answers, &spare, &context);
+        let mut sender = Sender::new(write, &answers, &spare, &context);
+        let produces = async {
+            for _ in 0..20 {
+                let mut request = Vec::new();
+                wire::encode_produce(&mut request, "t", None, [(None, &b"v"[..])].into_iter());
+                client.write_all(&request).await.expect("it is taken");
+                let len = client.read_u32().await.expect("an answer");
+                client.read_exact(&mut vec![0; len as usize]).await.expect("all of it");
+            }
+        };
+        tokio::select! {
+            _ = answers.pass(executor.run(), sender.run()) => panic!("the client goes on"),
+            () = produces => {}
+        }
+        assert!(executor.unsettled.len() <= 1, "{} appends", executor.unsettled.len());
+    }
+}
