@@ -53,3 +53,24 @@ impl<D: Disk> Home<D> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::OsDisk;
+
+    #[test]
+    fn what_could_not_be_taken_back_is_taken_back_the_next_time() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let lock = OsDisk.lock_dir(dir.path()).expect("nobody else has it");
+        let home = Home::new(OsDisk, dir.path().to_owned(), lock);
+        let [_, _, running] = markers::MARKERS.map(|name| dir.path().join(name));
+        // Which cannot be removed as a file.
+        std::fs::create_dir(&running).expect("it is made");
+        assert!(home.forget_run().is_err());
+        std::fs::remove_dir(&running).expect("it is removed");
+        std::fs::write(&running, "").expect("it is written");
+        home.forget_run().expect("it can be removed");
+        assert!(!running.exists());
+    }
+}
