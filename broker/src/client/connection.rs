@@ -311,6 +311,7 @@ fn invalid(what: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
 
     /// As over a slow network, where something always waits to be sent.
     #[tokio::test]
@@ -327,5 +328,19 @@ mod tests {
         }
         let (kept, unsent) = (connection.output.capacity(), connection.unsent());
         assert!(kept < 4 * unsent + 4000, "{kept} bytes are kept for {unsent}");
+    }
+
+    /// As of a server that refuses a connection, says why, and closes it while a request is on its way.
+    #[tokio::test]
+    async fn what_a_server_has_said_counts_where_it_takes_no_more() {
+        let said = proto::Response::from(proto::ErrorResponse::new(Code::TooManyConnections, "full"));
+        let mut answer = Vec::new();
+        wire::put(&mut answer, &said);
+        let (closed, _) = tokio::io::duplex(1);
+        let mut connection = Connection::new(tokio::io::join(&answer[..], closed), 1 << 20);
+        connection.send(&proto::request::Kind::ListTopics(proto::ListTopicsRequest {}).into());
+        assert_eq!(connection.receive().await.expect("it is there"), said);
+        connection.send(&proto::request::Kind::ListTopics(proto::ListTopicsRequest {}).into());
+        assert!(connection.receive().await.is_err(), "and no more than that");
     }
 }
