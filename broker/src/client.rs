@@ -231,3 +231,55 @@ impl<C: Connector> Client<C> {
         Err(Refusal { code: Code::Unavailable, message })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex as SyncMutex};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    /// Whether somebody is there, at each attempt; who is answers one request and goes. Keeps when the attempts were.
+    #[derive(Clone, Debug)]
+    struct NowAndThen(Arc<SyncMutex<(Vec<bool>, Vec<Instant>)>>);
+
+    impl Connector for NowAndThen {
+        type Stream = DuplexStream;
+
+        async fn connect(&self, _: &str) -> io::Result<DuplexStream> {
+            let is_there = {
+                let (there, attempts) = &mut *self.0.lock().expect("it is free");
+                attempts.push(Instant::now());
+                there.remove(0)
+            };
+            let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+            let answers = async move {
+                let len = theirs.read_u32().await?;
+                theirs.read_exact(&mut vec![0; len as usize]).await?;
+                let mut frame = Vec::new();
+                let none = response::Kind::ListTopics(proto::ListTopicsResponse::default());
+                crate::wire::put(&mut frame, &proto::Response::from(none));
+                theirs.write_all(&frame).await
+            };
+            if !is_there {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            tokio::spawn(answers);
+            Ok(ours)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pauses_between_attempts_grow_until_one_succeeds() {
+        let there = vec![false, false, false, true, false, false];
+        let connector = NowAndThen(Arc::new(SyncMutex::new((there, Vec::new()))));
+        let client = Client::new(connector.clone(), "there:1", Options::default());
+        for is_there in [false, false, false, true, false, false] {
+            assert_eq!(matches!(client.topics().await, Outcome::Acknowledged(_)), is_there);
+        }
+        let attempts = connector.0.lock().expect("it is free").1.clone();
+        let pauses: Vec<_> = attempts.windows(2).map(|two| (two[1] - two[0]).as_millis()).collect();
+        assert_eq!(pauses, [50, 100, 200, 0, 50]);
+    }
+}
