@@ -365,4 +365,27 @@ mod tests {
         one(&mut input, &pool, 500_000).await;
         assert!(!input.is_charged(), "it had the lead, and some of the rest");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leads_does_so_until_its_request_is_whole() {
+        let pool = Pool::new(1 << 20, 1 << 20);
+        let mut input = Input::new(1 << 20);
+        for _ in 0..2 {
+            let request = frame(500_000);
+            let mut begin = &request[..200_000];
+            while !begin.is_empty() {
+                if !input.has_room() {
+                    input.make_room(&pool).await;
+                }
+                input.read(&mut begin).await.unwrap();
+            }
+            // As before an answer that says that the rest has not come.
+            input.settle(&pool, KEPT);
+            assert!(input.share.leads());
+            input.read(&mut &request[200_000..]).await.unwrap();
+            input.advance(request.len());
+            input.settle(&pool, KEPT);
+            assert!(!input.is_charged());
+        }
+    }
 }
