@@ -296,12 +296,9 @@ pub enum Read {
 
 impl<F: DiskFile> View<F> {
     /// Whole records from `from` on, which lies within the view: at least one, and otherwise at most `max_bytes`. `hint`
-    /// is where that record is thought to be; it is checked like everything else.
+    /// is where the record before it was seen to end; what is there is checked, like everything else.
     pub fn read(&self, from: Offset, max_bytes: usize, hint: Option<Position>) -> io::Result<Read> {
-        let mut place = match hint {
-            Some(position) if self.holds((from, position)) => (from, position),
-            _ => self.locate(from),
-        };
+        let mut place = hint.map_or_else(|| self.locate(from), |position| (from, position));
         let mut window = Window::small(&*self.log, self.bytes);
         while place.0 < from && !window.walk(&mut place, |found| found.offset == from)? {
             match self.behind_damage(&mut window, place)? {
