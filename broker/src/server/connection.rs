@@ -405,8 +405,13 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::request_memory::Share;
     use super::*;
+    use std::path::Path;
+
+    use futures_util::FutureExt;
     use tokio::io::AsyncWriteExt;
+    use tokio::time::sleep;
 
     use crate::broker::World;
     use crate::clock::SystemClock;
@@ -414,16 +419,19 @@ mod tests {
     use crate::settings::{Durability, Settings, TopicSettings};
     use crate::work::InLine;
 
+    fn context(dir: &Path, limits: Limits, durability: Durability) -> Context<OsDisk> {
+        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+        let settings = Settings { durability, ..Settings::default() };
+        let (broker, _) = Broker::open(world, dir, settings, &|_, _, _| {}).expect("it opens");
+        Context::new(broker, limits, CancellationToken::new(), Arc::new(Metrics::new()))
+    }
+
     /// A client that never stops would make the list of what is not durable yet grow for ever.
     #[tokio::test]
     async fn what_is_durable_by_now_is_not_kept_in_mind() {
         let dir = tempfile::tempdir().expect("a directory");
-        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
-        let settings = Settings { durability: Durability::Always, ..Settings::default() };
-        let (broker, _) = Broker::open(world, dir.path(), settings, &|_, _, _| {}).expect("it opens");
-        broker.create_topic("t", TopicSettings::with_partitions(1)).await.expect("it is made");
-        let context =
-            Context::new(broker, Limits::default(), CancellationToken::new(), Arc::new(Metrics::new()));
+        let context = context(dir.path(), Limits::default(), Durability::Always);
+        context.broker.create_topic("t", TopicSettings::with_partitions(1)).await.expect("it is made");
         let (mut client, stream) = tokio::io::duplex(1 << 20);
         let (read, write) = tokio::io::split(stream);
         let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
@@ -443,5 +451,32 @@ mod tests {
             () = produces => {}
         }
         assert!(executor.unsettled.len() <= 1, "{} appends", executor.unsettled.len());
+    }
+
+    /// Of a long request, the connection that leads gives way at once: telling its client may take long.
+    #[tokio::test(start_paused = true)]
+    async fn who_hinders_others_holds_nothing_while_it_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let limits = Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() };
+        let context = context(dir.path(), limits, Durability::Os);
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let (read, _write) = tokio::io::split(stream);
+        let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
+        let mut executor = Executor::new(read, &answers, &spare, &context);
+        client
+            .write_all(&[&(1u32 << 20).to_be_bytes()[..], &[7; 100_000]].concat())
+            .await
+            .expect("it is taken");
+        let mut other = Share::default();
+        let mut waits = pin!(async {
+            sleep(SILENCE / 2).await;
+            context.pool.grow(&mut other, 100_000, 100_000).await;
+        });
+        let ended = tokio::select! {
+            ended = executor.run() => ended,
+            () = &mut waits => panic!("there is room for one"),
+        };
+        assert!(matches!(ended, Ok(End::Ended(why)) if why.contains("others waited")));
+        assert!(waits.now_or_never().is_some());
     }
 }
