@@ -146,7 +146,7 @@ fn check_partitions(settings: &TopicSettings) -> Result<(), Error> {
 pub(crate) enum Unsettled {
     /// Nothing has happened.
     Undone(io::Error),
-    /// It has happened, and a restart may find that it has not.
+    /// It has happened, or may have: only a restart shows.
     InDoubt(io::Error),
     /// Nothing has happened: the broker is stopping.
     Stopping,
@@ -179,11 +179,15 @@ pub(crate) fn create<D: Disk>(
         return Err(unsettled);
     }
     let dir = disk.open_dir(data)?;
-    if let Err(e) = disk.rename(&unfinished, &data.join(name))
-        && !is_gone(disk, &unfinished)
-    {
-        let _ = files::remove_tree(disk, &unfinished);
-        return Err(Unsettled::Undone(e));
+    if let Err(e) = disk.rename(&unfinished, &data.join(name)) {
+        match is_gone(disk, &unfinished) {
+            Ok(true) => {}
+            Ok(false) => {
+                let _ = files::remove_tree(disk, &unfinished);
+                return Err(Unsettled::Undone(e));
+            }
+            Err(_) => return Err(Unsettled::InDoubt(e)),
+        }
     }
     // The topic is there, also where an error has come after that; whether it stays is for the disk to say.
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
@@ -226,14 +230,20 @@ pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Resu
     let dir = disk.open_dir(data)?;
     if let Err(e) = disk.rename(&data.join(name), &deleted) {
         // An error after its effect is one too.
-        let is_gone = is_gone(disk, &data.join(name));
-        return Err(if is_gone { Unsettled::InDoubt(e) } else { Unsettled::Undone(e) });
+        return Err(match is_gone(disk, &data.join(name)) {
+            Ok(false) => Unsettled::Undone(e),
+            Ok(true) | Err(_) => Unsettled::InDoubt(e),
+        });
     }
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
 }
 
-fn is_gone<D: Disk>(disk: &D, dir: &Path) -> bool {
-    disk.list(dir).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+/// Whether a directory has lost its name; an error where nobody can tell.
+fn is_gone<D: Disk>(disk: &D, dir: &Path) -> io::Result<bool> {
+    match disk.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        listed => listed.map(|_| false),
+    }
 }
 
 /// What a topic was made with; `None` where its file is missing or not whole.
