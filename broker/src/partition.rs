@@ -377,7 +377,7 @@ impl<D: Disk> Partition<D> {
             if let Some(active) = &mut state.active {
                 active.index.flush().and_then(|()| active.time_index.flush()).ok()?;
             }
-            (state.active.as_ref().map(Active::handles), state.closed(config)?)
+            (state.active.as_ref().map(Active::handles), state.closed(config))
         };
         let Some(handles) = handles else { return Some(closed) };
         let synced = off_thread(&*config.work, move || handles.sync_indexes()).await;

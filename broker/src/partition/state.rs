@@ -6,10 +6,8 @@ use tokio::time::Instant;
 
 use super::background::{Chore, ToSync};
 use super::{Config, Range};
-use crate::disk::{Disk, DiskFile, Open};
+use crate::disk::Disk;
 use crate::error::Error;
-use crate::files::{self, Kind};
-use crate::index::ENTRY_BYTES;
 use crate::markers::Closed;
 use crate::recovery::{Hidden, Recovered};
 use crate::report::Damage;
@@ -281,21 +279,15 @@ impl<D: Disk> State<D> {
         Some(ToSync { handles: active.handles(), mark })
     }
 
-    /// What a clean stop records; `None` where the index files are not what they should be.
-    pub(super) fn closed(&self, config: &Config<D>) -> Option<Closed> {
+    /// What a clean stop records. A start believes of it only what the files are like still.
+    pub(super) fn closed(&self, config: &Config<D>) -> Closed {
         let mut segments: Vec<Sealed> =
             self.sealed.iter().copied().chain(self.active.as_ref().map(Active::as_sealed)).collect();
-        let complete = |sealed: &Sealed, kind| {
-            let file = config.disk.open(&files::segment_path(&config.dir, sealed.base, kind), Open::Read);
-            let len = file.and_then(|f| f.len()).ok();
-            len == Some(sealed.entries * ENTRY_BYTES as u64)
-        };
-        let in_order = segments.iter().all(|s| complete(s, Kind::Index) && complete(s, Kind::TimeIndex));
         if self.active.is_none() {
             // The one that the next append makes: none of those before it is to be written on.
             let (base, end) = (self.end, self.end);
             segments.push(Sealed { base, end, bytes: 0, latest: None, entries: 0 });
         }
-        in_order.then_some(Closed { index_interval: config.index_interval, segments })
+        Closed { index_interval: config.index_interval, segments }
     }
 }
