@@ -408,9 +408,6 @@ impl<D: Disk> Partition<D> {
         let mut state = self.lock();
         if state.life == Life::Deleting {
             state.life = Life::Open;
-            // One that ended meanwhile may have found no directory to note itself in.
-            state.sync_wanted |= matches!(self.0.config.durability, Durability::Interval(_));
-            self.look_after(state);
         }
     }
 
