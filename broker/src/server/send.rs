@@ -196,8 +196,10 @@ fn hinders(limit: Duration) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use std::sync::Arc;
 
+    use tokio::io::AsyncReadExt;
     use tokio_util::sync::CancellationToken;
 
     use crate::broker::{Broker, World};
@@ -209,14 +211,16 @@ mod tests {
     use crate::settings::Settings;
     use crate::work::InLine;
 
+    fn context(dir: &Path, limits: Limits) -> Context<OsDisk> {
+        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+        let (broker, _) = Broker::open(world, dir, Settings::default(), &|_, _, _| {}).expect("it opens");
+        Context::new(broker, limits, CancellationToken::new(), Arc::new(Metrics::new()))
+    }
+
     #[tokio::test]
     async fn a_connection_on_which_nothing_comes_keeps_no_output() {
         let dir = tempfile::tempdir().expect("a directory");
-        let world = World { disk: OsDisk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
-        let (broker, _) =
-            Broker::open(world, dir.path(), Settings::default(), &|_, _, _| {}).expect("it opens");
-        let context =
-            Context::new(broker, Limits::default(), CancellationToken::new(), Arc::new(Metrics::new()));
+        let context = context(dir.path(), Limits::default());
         let (stream, _client) = tokio::io::duplex(1 << 20);
         let (_, write) = tokio::io::split(stream);
         let (answers, spare) = (Answers::new(1 << 20, 10), Spare::default());
@@ -229,6 +233,26 @@ mod tests {
             answers.release();
             assert!(sender.run().now_or_never().is_none());
             assert_eq!(sender.output.capacity(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_taken_yet_has_its_room() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let context = context(dir.path(), Limits { answer_bytes: 300_000, ..Limits::default() });
+        let (stream, mut client) = tokio::io::duplex(1000);
+        let (_, write) = tokio::io::split(stream);
+        let (answers, spare) = (Answers::new(1 << 20, 10), Spare::default());
+        let mut sender = Sender::new(write, &answers, &spare, &context);
+        let another = || context.room.wait(200_000).now_or_never();
+        let room = another().expect("nobody else has any");
+        answers.put(Answer::List(vec![7; 200_000], room), 200_000).await;
+        assert!(sender.run().now_or_never().is_none(), "it waits for the client");
+        assert!(another().is_none());
+        let takes = async { client.read_exact(&mut vec![0; 200_000]).await };
+        tokio::select! {
+            ended = sender.run() => panic!("more may come: {ended:?}"),
+            taken = takes => assert_eq!(taken.expect("it comes"), 200_000),
         }
     }
 }
