@@ -59,6 +59,14 @@ async fn what_a_full_disk_refuses_is_told_and_not_stored() {
         let outcome = pipeline.receive_produced().await.unwrap().outcomes(1).remove(0);
         assert_eq!(refused(outcome), Code::StorageFull);
     }
+    // Where all went to the same partition, the answer leaves out where each went, as the protocol has it.
+    pipeline.send_produce("t", None, [(Some(&b"k"[..]), &b"v"[..]); 2].into_iter());
+    match pipeline.receive().await.unwrap().kind {
+        Some(response::Kind::Produce(answer)) => {
+            assert_eq!((answer.appends.len(), answer.partitions.len()), (1, 0));
+        }
+        other => panic!("it is one to a produce: {other:?}"),
+    }
     // What is there can be read, and when there is room it goes on.
     let mut all = Vec::new();
     server.disk.0.full.store(false, Ordering::SeqCst);
@@ -188,17 +196,20 @@ async fn no_answer_behind_a_failed_sync_says_more_than_is_known() {
     ok(server.client.create_topic("u", &TopicSettings::with_partitions(1)).await);
     server.disk.0.sync_hangs.store(true, Ordering::SeqCst);
     let mut pipeline = pipeline_to(&server).await;
+    // The first goes to three partitions, and the sender waits for them in turn.
+    pipeline.send_produce("t", None, [(None, &b"lost?"[..]); 3].into_iter());
     // One topic after the other: each request is an append of its own, with an answer of its own.
-    for topic in ["t", "u", "t", "u"] {
+    for topic in ["u", "t", "u", "t"] {
         pipeline.send_produce(topic, Some(0), [(None, &b"lost?"[..])].into_iter());
     }
     pipeline.flush().await.unwrap();
-    appended(&server, 4).await;
+    appended(&server, 7).await;
     server.disk.0.sync_fails.store(true, Ordering::SeqCst);
     server.disk.0.sync_hangs.store(false, Ordering::SeqCst);
-    for nth in 0..4 {
-        let outcome = pipeline.receive_produced().await.unwrap().outcomes(1).remove(0);
-        assert!(matches!(outcome, Outcome::Unknown(_)), "answer {nth}: {outcome:?}");
+    for (nth, records) in [3, 1, 1, 1, 1].into_iter().enumerate() {
+        for outcome in pipeline.receive_produced().await.unwrap().outcomes(records) {
+            assert!(matches!(outcome, Outcome::Unknown(_)), "answer {nth}: {outcome:?}");
+        }
     }
     server.stop.cancel();
     drop(tokio::time::timeout(LONG, server.served).await.expect("it ends").unwrap());
@@ -393,4 +404,25 @@ async fn a_data_directory_that_cannot_be_written_is_unhealthy() {
         let health = page(&broker, "/health").await;
         assert!(health.starts_with("HTTP/1.1 503"), "{how}: {health}");
     }
+}
+
+/// Somebody moves the data directory away while a broker runs, and puts another in its place.
+#[tokio::test]
+async fn a_sync_that_fails_leaves_no_mark_where_another_has_the_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let [data, moved] = ["data", "moved"].map(|name| dir.path().join(name));
+    let disk = Failing::default();
+    let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+    let settings = Settings { durability: Durability::Always, ..Settings::default() };
+    let (broker, _) = Broker::open(world, &data, settings, &|_, _, _| {}).unwrap();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    std::fs::rename(&data, &moved).unwrap();
+    std::fs::create_dir_all(data.join("t/0")).unwrap();
+    disk.0.sync_fails.store(true, Ordering::SeqCst);
+    let mut batch = Batch::new();
+    batch.push(None, b"v");
+    let appended = partition.append(&mut batch).await.unwrap();
+    assert!(partition.committed(appended.end).await.is_err());
+    assert_eq!(std::fs::read_dir(data.join("t/0")).unwrap().count(), 0);
 }
