@@ -1,5 +1,6 @@
 //! Topics that somebody makes or deletes just now: what is on its way, no answer can be held to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What clients have asked for.
@@ -11,6 +12,8 @@ pub(super) struct TopicChanges {
     arriving: Vec<Arc<str>>,
     /// How often somebody has asked for a topic to be made.
     creations: u64,
+    /// Topics that somebody makes while somebody deletes them, until nobody does either: which came first, no answer tells.
+    contested: BTreeSet<Arc<str>>,
 }
 
 impl TopicChanges {
@@ -18,21 +21,42 @@ impl TopicChanges {
     pub(super) fn creation_begins(&mut self, topic: &Arc<str>) {
         self.creations += 1;
         self.arriving.push(topic.clone());
+        self.meet(topic);
     }
 
     /// Who asked for that has an answer, or has given up.
     pub(super) fn creation_ends(&mut self, topic: &Arc<str>) {
         take(&mut self.arriving, topic);
+        self.part(topic);
     }
 
     /// Somebody asks for this one to be deleted.
     pub(super) fn deletion_begins(&mut self, topic: &Arc<str>) {
         self.leaving.push(topic.clone());
+        self.meet(topic);
     }
 
     /// Who asked for that has an answer, or has given up.
     pub(super) fn deletion_ends(&mut self, topic: &Arc<str>) {
         take(&mut self.leaving, topic);
+        self.part(topic);
+    }
+
+    fn meet(&mut self, topic: &Arc<str>) {
+        if self.is_arriving(topic) && self.is_leaving(topic) {
+            self.contested.insert(topic.clone());
+        }
+    }
+
+    fn part(&mut self, topic: &str) {
+        if !self.is_arriving(topic) && !self.is_leaving(topic) {
+            self.contested.remove(topic);
+        }
+    }
+
+    /// Whether somebody who is not answered yet makes it, and somebody deletes it, or did when that was asked for.
+    pub(super) fn is_contested(&self, topic: &str) -> bool {
+        self.contested.contains(topic)
     }
 
     /// How many are deleting it.

@@ -1,6 +1,6 @@
 //! Topics that come into being: what is known of them while nobody has been told, and what is sent to them meanwhile.
 
-use super::{Answer, At, Code, CrashKind, Event, Mode, Request, Story};
+use super::{Answer, At, Code, CrashKind, Event, Mode, Moment, Request, Story};
 
 const NONE: [&str; 0] = [];
 
@@ -60,4 +60,56 @@ fn who_uses_a_topic_may_be_told_of_it_before_who_made_it() {
     assert_eq!(story.broken(), NONE);
     story.look("");
     assert_eq!(story.broken(), ["lost"]);
+}
+
+/// Which of a deletion and a creation came first is not known where they overlap, and what is there then may be either. One that comes
+/// after both is certain again.
+#[test]
+fn a_topic_that_is_made_while_it_is_deleted_is_there_or_not() {
+    let delete = || Request::DeleteTopic { topic: "orders".into() };
+    let story = |overlap: bool, then_deleted: bool, is_there: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        let made = overlap.then(|| story.call(create()));
+        let gone = story.call(delete());
+        made.into_iter().for_each(|made| story.answer(made, Answer::Done));
+        story.answer(gone, Answer::Done);
+        if then_deleted {
+            let gone = story.call(delete());
+            story.answer(gone, Answer::Done);
+        }
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.image(Moment::Recovered, if is_there { &[(0, &[])] } else { &[] });
+        story.broken()
+    };
+    for is_there in [true, false] {
+        assert_eq!(story(true, false, is_there), NONE);
+        let expected: &[&str] = if is_there { &["topic back"] } else { &[] };
+        assert_eq!(story(false, false, is_there), expected);
+        assert_eq!(story(true, true, is_there), expected);
+    }
+}
+
+/// What was on its way as its topic was deleted went with that, or is in one of its name: nobody can hold the broker to it.
+#[test]
+fn a_record_that_is_stored_while_its_topic_is_deleted_is_in_no_topic_for_certain() {
+    let story = |deleted: bool| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.asks("a");
+        if deleted {
+            let gone = story.call(Request::DeleteTopic { topic: "orders".into() });
+            story.answer(gone, Answer::Done);
+            let made = story.call(create());
+            story.told(id, 1, 0);
+            story.answer(made, Answer::Done);
+        } else {
+            story.told(id, 1, 0);
+        }
+        story.again(CrashKind::Process);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["lost"]);
 }

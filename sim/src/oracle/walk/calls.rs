@@ -90,6 +90,12 @@ impl Walk {
         let Some(open) = self.calls.remove(&id) else { return };
         let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
+        let contested = match &open.request {
+            Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic } => {
+                self.topic_changes.is_contested(topic)
+            }
+            _ => false,
+        };
         match &open.request {
             Request::CreateTopic { topic, .. } => self.topic_changes.creation_ends(topic),
             Request::DeleteTopic { topic } => self.topic_changes.deletion_ends(topic),
@@ -98,8 +104,13 @@ impl Walk {
         match &open.request {
             Request::CreateTopic { topic, partitions, retention_bytes, retention_ms } => {
                 let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
-                self.created(topic, *partitions, own, answer, open.entry);
-                self.not_created(topic, &open, answer);
+                match contested {
+                    true => self.created_or_deleted(topic, *partitions, own, answer, open.entry),
+                    false => {
+                        self.created(topic, *partitions, own, answer, open.entry);
+                        self.not_created(topic, &open, answer);
+                    }
+                }
                 if open.asked.errors != self.disk_errors.failed()
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
@@ -112,8 +123,11 @@ impl Walk {
                     }
                 }
             }
-            Request::DeleteTopic { topic } => self.deleted(topic, answer, now),
-            Request::Produce { topic, records, .. } => self.produced(id, topic, records, answer, now),
+            Request::DeleteTopic { topic } => self.deleted(topic, answer, now, contested),
+            Request::Produce { topic, records, .. } => {
+                let of_old = open.asked.gone_since.is_some();
+                self.produced((id, topic), records, answer, now, of_old);
+            }
             Request::Consume { topic, partition, from, max_bytes, .. } => {
                 if let Answer::Fetched { records, .. } = answer {
                     let what = format!("{}, asked by {}", name(topic, *partition), open.client);
@@ -185,6 +199,23 @@ impl Walk {
         known.uncertain &= uncertain;
     }
 
+    /// A topic was made, or may have been, while somebody else was deleting one of its name: that was the one before it, or this one.
+    fn created_or_deleted(
+        &mut self,
+        topic: &Arc<str>,
+        partitions: u32,
+        own: Retention,
+        answer: &Answer,
+        since: usize,
+    ) {
+        let in_doubt = Answer::Lost { why: "".into(), sent: true, told: false };
+        let answer = if *answer == Answer::Done { &in_doubt } else { answer };
+        if let Some(known) = self.model.topics.get_mut(topic) {
+            known.uncertain = true;
+        }
+        self.created(topic, partitions, own, answer, since);
+    }
+
     /// A topic that was deleted is still gone where it was not made anew, and nobody else has asked for it meanwhile.
     fn not_created(&mut self, topic: &Arc<str>, open: &Open, answer: &Answer) {
         let refused = match answer {
@@ -196,16 +227,24 @@ impl Walk {
         }
     }
 
-    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer, now: Millis) {
+    /// `contested`: somebody was making one of its name meanwhile, which may be there now.
+    fn deleted(&mut self, topic: &Arc<str>, answer: &Answer, now: Millis, contested: bool) {
         match answer {
             Answer::Done => {
                 let open = self.calls.values_mut();
-                open.filter(
-                    |open| matches!(&open.request, Request::Consume { topic: of, .. } if of == topic),
-                )
+                open.filter(|open| {
+                    matches!(&open.request, Request::Consume { topic: of, .. } | Request::Produce { topic: of, .. } if of == topic)
+                })
                 .for_each(|open| _ = open.asked.gone_since.get_or_insert(now));
-                self.model.topics.remove(topic);
-                self.model.deleted.insert(topic.clone());
+                self.routing.forget(topic);
+                match self.model.topics.get_mut(topic) {
+                    _ if !contested => {
+                        self.model.topics.remove(topic);
+                        self.model.deleted.insert(topic.clone());
+                    }
+                    Some(known) => known.uncertain = true,
+                    None => {}
+                }
             }
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => {
                 if let Some(topic) = self.model.topics.get_mut(topic) {
@@ -216,7 +255,15 @@ impl Walk {
         }
     }
 
-    fn produced(&mut self, id: CallId, topic: &Arc<str>, records: &[Sent], answer: &Answer, now: Millis) {
+    /// `of_old`: its topic was deleted meanwhile. What is stored went with it, or is in one of its name.
+    fn produced(
+        &mut self,
+        (id, topic): (CallId, &Arc<str>),
+        records: &[Sent],
+        answer: &Answer,
+        now: Millis,
+        of_old: bool,
+    ) {
         let entry = self.findings.entry;
         let Some(produced) = self.model.produced.get_mut(&id) else { return };
         produced.answer = entry;
@@ -227,7 +274,9 @@ impl Walk {
         match answer {
             Answer::Produced(placed) => {
                 for (index, placed) in placed.iter().enumerate() {
-                    self.placed(RecordId { call: id, index }, topic, *placed, now);
+                    let is_stored = matches!(placed, Placed::At(..));
+                    let placed = if of_old && is_stored { Placed::Unknown } else { *placed };
+                    self.placed(RecordId { call: id, index }, topic, placed, now);
                 }
             }
             Answer::Refused { code, .. } if !code.leaves_outcome_unknown() => {
