@@ -87,6 +87,17 @@ pub struct Produced {
     pub answered_in: u32,
 }
 
+/// A topic that may have taken the place of another of its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Successor {
+    /// How many partitions it was to have.
+    pub partitions: u32,
+    /// What is kept by its own settings.
+    pub own: Retention,
+    /// Which entry of the trace asked for it.
+    pub since: usize,
+}
+
 /// One topic.
 #[derive(Clone, Debug)]
 pub struct Topic {
@@ -100,8 +111,8 @@ pub struct Topic {
     pub unsettled: bool,
     /// Its creation or deletion was not answered: it may be there or not.
     pub uncertain: bool,
-    /// It may have been deleted, and a topic of its name made since: how many partitions, and what it keeps.
-    pub successor: Option<(u32, Retention)>,
+    /// It may have been deleted, and this one made since.
+    pub successor: Option<Successor>,
     /// Which entry of the trace made it known: another topic of its name has another one.
     pub born: usize,
     /// Which records have this content.

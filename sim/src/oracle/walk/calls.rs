@@ -7,7 +7,7 @@ use broker::error::Code;
 use super::{Open, Walk};
 use crate::oracle::answered::{Grounds, Said, ranges};
 use crate::oracle::look::name;
-use crate::oracle::model::{Causes, Fate, Produced, RecordId, Topic};
+use crate::oracle::model::{Causes, Fate, Produced, RecordId, Successor, Topic};
 use crate::oracle::p03_never_wrong::{self, Given};
 use crate::oracle::{Promise, p01_dense, p05_no_reuse, p12_bounded};
 use crate::trace::{Answer, CallId, Millis, Placed, Request, Retention, Sent};
@@ -195,7 +195,8 @@ impl Walk {
             self.model.appears(topic, Topic::new(born, partitions, own, uncertain), since);
             return;
         };
-        known.successor = (uncertain && known.uncertain).then_some((partitions, own));
+        let successor = Successor { partitions, own, since };
+        known.successor = (uncertain && known.uncertain).then_some(successor);
         known.uncertain &= uncertain;
     }
 
@@ -208,12 +209,20 @@ impl Walk {
         answer: &Answer,
         since: usize,
     ) {
-        let in_doubt = Answer::Lost { why: "".into(), sent: true, told: false };
-        let answer = if *answer == Answer::Done { &in_doubt } else { answer };
-        if let Some(known) = self.model.topics.get_mut(topic) {
-            known.uncertain = true;
+        match answer {
+            // There was none of its name then: what there is of it came with this one, unless that was deleted.
+            Answer::Done => {
+                self.routing.forget(topic);
+                let born = self.findings.entry;
+                self.model.appears(topic, Topic::new(born, partitions, own, true), since);
+            }
+            answer => {
+                if let Some(known) = self.model.topics.get_mut(topic) {
+                    known.uncertain = true;
+                }
+                self.created(topic, partitions, own, answer, since);
+            }
         }
-        self.created(topic, partitions, own, answer, since);
     }
 
     /// A topic that was deleted is still gone where it was not made anew, and nobody else has asked for it meanwhile.
@@ -334,11 +343,11 @@ impl Walk {
     /// Where the offset is another record's already, the topic is the new one; where it is not, it is there in any case.
     fn placed_in_successor(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) {
         let Some(known) = self.model.topics.get_mut(topic) else { return };
-        let Some((partitions, own)) = known.successor.take() else { return };
+        let Some(Successor { partitions, own, since }) = known.successor.take() else { return };
         known.uncertain = false;
         if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
             let born = self.findings.entry;
-            self.model.appears(topic, Topic::new(born, partitions, own, false), born);
+            self.model.appears(topic, Topic::new(born, partitions, own, false), since);
             self.routing.forget(topic);
         }
     }

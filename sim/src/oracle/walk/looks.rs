@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Walk;
 use crate::oracle::look::{Look, PartitionLook};
-use crate::oracle::model::Topic;
+use crate::oracle::model::{Successor, Topic};
 use crate::oracle::{Promise, p01_dense, p02_kept, p04_refused_absent, p07_time, p09_damage};
 use crate::trace::TopicPartition;
 
@@ -61,7 +61,7 @@ impl Walk {
         let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
         for name in names {
             let Some(known) = self.model.topics.get_mut(&name) else { continue };
-            let Some((partitions, own)) = known.successor else { continue };
+            let Some(Successor { partitions, own, since }) = known.successor else { continue };
             let of_topic = look.partitions.iter().filter(|((topic, _), _)| *topic == name);
             let there: Vec<&PartitionLook> =
                 of_topic.map(|(_, found)| found).filter(|p| !p.unknown).collect();
@@ -72,7 +72,7 @@ impl Walk {
             let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
             if is_new {
                 let born = self.findings.entry;
-                self.model.appears(&name, Topic::new(born, partitions, own, false), born);
+                self.model.appears(&name, Topic::new(born, partitions, own, false), since);
                 self.routing.forget(&name);
             }
         }
