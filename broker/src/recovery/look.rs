@@ -75,7 +75,9 @@ impl<D: Disk> Recovery<'_, D> {
         let &Segment { base, next, len, .. } = segment;
         let Evidence::Clean(Closed { index_interval, segments }) = self.told.evidence else { return None };
         let sealed = *segments.iter().find(|s| s.base == base)?;
-        let same_interval = next.is_some() || *index_interval == self.told.index_interval;
+        // Where another interval counts from now on, what is asked of an index is asked of each, as after a crash: whichever start
+        // comes first builds the same ones anew.
+        let same_interval = *index_interval == self.told.index_interval;
         // A last segment was written on only where the stop found it so: it may as well have been the last whole one before
         // damage.
         let follows = next.map_or(segments.last() == Some(&sealed), |next| next == sealed.end);

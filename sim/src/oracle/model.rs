@@ -143,7 +143,7 @@ pub struct Model {
     pub index_interval: u64,
     /// Those that brokers of this run have had.
     pub index_intervals: BTreeSet<u64>,
-    /// Whether the running broker has another one than the last.
+    /// Whether a broker has begun to start with another one than the last, since the last stop.
     pub interval_changed: bool,
     /// The longest that a record had to wait for its sync since the broker was started: it may be that much older than the interval.
     pub slack_ms: Millis,

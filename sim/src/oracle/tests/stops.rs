@@ -84,6 +84,19 @@ fn a_clean_stop_is_known_whatever_the_index_interval() {
     again.starts();
     again.says(Recovered { end: 1, rebuilt: vec![index[0].to_owned()], ..recovered() });
     assert_eq!(again.broken(), ["rebuilt after a clean stop"], "it has changed before, and not now");
+    // A start with another one may have built it anew and not come to its end.
+    for last in [2, 1] {
+        let mut killed = Story::new(Mode::Os);
+        killed.stored("a", 0);
+        killed.crash(CrashKind::Stop);
+        killed.interval = 2;
+        killed.starts();
+        killed.crash(CrashKind::Process);
+        (killed.interval, killed.stopped) = (last, true);
+        killed.starts();
+        killed.says(Recovered { end: 1, rebuilt: vec![index[0].to_owned()], ..recovered() });
+        assert_eq!(killed.broken(), NONE, "{last}");
+    }
 }
 
 /// Where a sync of an index has failed, the page cache may have held what the disk did not: it can be gone after any stop.

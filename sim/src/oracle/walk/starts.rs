@@ -102,7 +102,7 @@ impl Walk {
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let is_whole = |p: &Partition| p.indexes.are_trusted() && !p.indexes.may_be_lost();
-            // One that is written on is built anew where another interval counts from now on.
+            // Some are built anew where another interval counts from now on, be it by a start that did not come to its end.
             let in_order = known.is_some_and(|p| !p.harm.is_changed() && is_whole(p));
             let in_order = in_order && !self.model.interval_changed;
             if in_order && !said.rebuilt.is_empty() {
@@ -121,7 +121,7 @@ impl Walk {
         self.process_began = self.now;
         self.last_stop.start_begins();
         let model = &mut self.model;
-        model.interval_changed = self.connections_max != 0 && model.index_interval != starting.index_interval;
+        model.interval_changed |= self.connections_max != 0 && model.index_interval != starting.index_interval;
         model.index_interval = starting.index_interval;
         model.index_intervals.insert(starting.index_interval);
         model.durability = starting.durability;
@@ -158,6 +158,7 @@ impl Walk {
         self.down = None; // what a start has found that did not come to its end
         self.last_stop.went_down(kind, self.model.all().any(|known| known.indexes.are_cramped()));
         self.model.marked |= kind == CrashKind::Stop;
+        self.model.interval_changed &= kind != CrashKind::Stop;
         match kind {
             // A stop on a disk that cannot be written syncs nothing.
             CrashKind::Stop if !self.last_stop.is_read_only() => self.model.stopped(),
