@@ -1,6 +1,6 @@
 //! P8: a second recovery changes nothing, of what a person has damaged neither.
 
-use faults::Op;
+use faults::{Errno, Op};
 
 use super::{CrashKind, Event, Mode, Moment, Story, image, op, records};
 use crate::trace::{Again, Image, ImageFile};
@@ -26,6 +26,53 @@ fn damage_is_recovered_to_the_same_twice() {
         // The first one may have trusted the stop, and not have looked.
         assert_eq!(story(CrashKind::Stop, how, "ab"), [""; 0]);
     }
+}
+
+/// A stop that a start could not take back for good may be what the next one goes by.
+#[test]
+fn a_stop_that_was_not_taken_back_for_good_may_be_trusted_by_the_next_start_too() {
+    let story = |does: &dyn Fn(&mut Story)| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("abc", 0);
+        let whole = records(0, "abc");
+        let damaged = [&whole[..29], &[0; 29], &whole[58..]].concat();
+        story.image(Moment::Untouched, &[(0, &whole)]);
+        story.image(Moment::Touched, &[(0, &damaged)]);
+        story.crash(CrashKind::Stop);
+        story.starts();
+        does(&mut story);
+        story.started(&[]);
+        story.crash(CrashKind::Power);
+        story.starts();
+        let other = Ok(image(&[(0, &records(0, "ab"))]));
+        story.add(Event::Again { how: Again::Twice, once: image(&[(0, &records(0, "a"))]), other });
+        story.broken()
+    };
+    let refuses = |story: &mut Story, what| {
+        story.struck(op(what, if what == Op::Remove { "clean" } else { "" }, Err(Errno::EIO)))
+    };
+    assert_eq!(story(&|story| refuses(story, Op::Remove)), [""; 0]);
+    assert_eq!(
+        story(&|story| {
+            story.takes_back();
+            refuses(story, Op::SyncDir);
+        }),
+        [""; 0]
+    );
+    let takes_back = |story: &mut Story| {
+        story.takes_back();
+        story.does_above(Op::SyncDir, "", None);
+    };
+    assert_eq!(story(&takes_back).len(), 1);
+    assert_eq!(
+        story(&|story| {
+            takes_back(story);
+            story.fails(Op::Write);
+        })
+        .len(),
+        1,
+        "what fails behind it gives it nobody back"
+    );
 }
 
 #[test]

@@ -148,6 +148,7 @@ impl Walk {
         if tells(op) {
             self.told(op, path);
         }
+        self.last_stop.done(op);
         match (path, op.result) {
             (Some(path), Ok(done)) if path.is_log() => self.log_changed(op, done, path),
             (None, Ok(_)) if op.op == Op::Rename => self.logs.renamed(&op.path),

@@ -12,10 +12,24 @@ pub(super) struct LastStop {
     in_order: bool,
     /// A start has taken that back, and has not come to its end.
     taken_back: bool,
+    /// Whether its mark is gone, since the last start began.
+    gone: Gone,
     /// Something was in the way of a stop that leaves everything in order, since the last start began.
     trouble: bool,
     /// The broker has found that the disk cannot be written: such a run leaves no mark when it stops.
     read_only: bool,
+}
+
+/// What has become of the mark of a clean stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Gone {
+    /// It is where it was, if there was one.
+    #[default]
+    Not,
+    /// It has lost its name, and a power loss may give it back.
+    ForNow,
+    /// For good.
+    Durably,
 }
 
 impl LastStop {
@@ -29,12 +43,26 @@ impl LastStop {
         self.read_only
     }
 
+    /// Whether its mark is gone for good, since the last start began.
+    pub(super) fn is_mark_gone(&self) -> bool {
+        self.gone == Gone::Durably
+    }
+
     /// The disk has done something. `fails`: whether that is in the way of a clean stop.
     pub(super) fn disk(&mut self, op: &DiskOp, fails: bool) {
         self.trouble |= fails;
         self.read_only |= op.result == Err(Errno::EROFS);
-        self.taken_back |=
-            matches!(op.op, Op::Rename | Op::Remove) && paths::is_mark_of_a_clean_stop(&op.path);
+        self.taken_back |= takes_back(op);
+    }
+
+    /// The same, of a call that may have done nothing but to make durable what another one did.
+    pub(super) fn done(&mut self, op: &DiskOp) {
+        self.gone = match op.op {
+            _ if op.result.is_err() => self.gone,
+            _ if takes_back(op) => Gone::ForNow,
+            Op::SyncDir if op.path.is_empty() && self.gone == Gone::ForNow => Gone::Durably,
+            _ => self.gone,
+        };
     }
 
     /// The scenario has changed files.
@@ -44,7 +72,7 @@ impl LastStop {
 
     /// The broker begins to start.
     pub(super) fn start_begins(&mut self) {
-        (self.trouble, self.read_only) = (false, false);
+        (self.trouble, self.read_only, self.gone) = (false, false, Gone::Not);
         // A second broker that ran while none did has left no crash to tell of it.
         self.in_order &= !std::mem::take(&mut self.taken_back);
     }
@@ -71,4 +99,9 @@ impl LastStop {
             }
         };
     }
+}
+
+/// Whether it takes the mark of a clean stop away, if it does what it should.
+fn takes_back(op: &DiskOp) -> bool {
+    matches!(op.op, Op::Rename | Op::Remove) && paths::is_mark_of_a_clean_stop(&op.path)
 }

@@ -16,9 +16,10 @@ impl Walk {
         self.obstacles.started();
         self.came_up(clean, said);
         self.last_stop.started();
-        self.model.marked = false;
         self.model.notes_lost &= !self.model.noted;
         let failed = self.disk_errors.struck_since_start() || self.last_stop.is_read_only();
+        // One that could not be taken back is there for the next start, too.
+        self.model.marked &= failed && !self.last_stop.is_mark_gone();
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
@@ -121,7 +122,8 @@ impl Walk {
         self.process_began = self.now;
         self.last_stop.start_begins();
         let model = &mut self.model;
-        model.interval_changed |= self.connections_max != 0 && model.index_interval != starting.index_interval;
+        model.interval_changed |=
+            self.connections_max != 0 && model.index_interval != starting.index_interval;
         model.index_interval = starting.index_interval;
         model.index_intervals.insert(starting.index_interval);
         model.durability = starting.durability;
