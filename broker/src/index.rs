@@ -14,11 +14,16 @@
 //! Both files are derived from the log. Whoever looks something up checks the record that it leads to; where the entry
 //! was wrong, the search starts at the segment's beginning. That costs time, never an answer.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::disk::{self, DiskFile};
+use crate::disk::{self, Disk, DiskFile};
+use crate::files;
+use crate::record::HEADER_BYTES;
+use crate::units::{Offset, Position};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 20;
@@ -68,6 +73,37 @@ pub fn decode_all(bytes: &[u8], strict: bool) -> Option<Vec<Entry>> {
     let ordered =
         entries.windows(2).all(|w| in_order(w[0].key, w[1].key) && in_order(w[0].value, w[1].value));
     ordered.then_some(entries)
+}
+
+/// The places that an index file names, whatever else is in it; it is read when somebody asks.
+pub struct Named<'a, D> {
+    disk: &'a D,
+    path: PathBuf,
+    limit: u64,
+    places: OnceCell<BTreeMap<u64, u64>>,
+}
+
+impl<'a, D: Disk> Named<'a, D> {
+    /// Those of this file, which belongs to a log of so many bytes.
+    pub fn new(disk: &'a D, path: PathBuf, log: u64) -> Self {
+        Self { disk, path, limit: bytes_max(log), places: OnceCell::new() }
+    }
+
+    /// Whether one of them is the place of the record with this offset.
+    pub fn has(&self, offset: Offset, position: Position) -> bool {
+        self.places.get_or_init(|| self.read()).get(&offset.get()) == Some(&position.get())
+    }
+
+    fn read(&self) -> BTreeMap<u64, u64> {
+        let bytes = files::read_small(self.disk, &self.path, self.limit).ok().flatten().unwrap_or_default();
+        let entries = bytes.chunks(ENTRY_BYTES).filter_map(Entry::decode);
+        entries.map(|entry| (entry.key, entry.value)).collect()
+    }
+}
+
+/// The most bytes that an index can have whose log has so many.
+pub fn bytes_max(log: u64) -> u64 {
+    (log / HEADER_BYTES as u64 + 1) * ENTRY_BYTES as u64
 }
 
 /// An index file that is being read. It may lack its newest entries, which costs time only.
@@ -172,7 +208,7 @@ impl<F: DiskFile> Writer<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Disk, Open, OsDisk};
+    use crate::disk::{Open, OsDisk};
 
     #[test]
     fn zeros_and_every_flipped_bit_are_not_entries() {

@@ -23,11 +23,12 @@
 //! - who knows offset, millisecond and moment of the crash can make a value that deceives: CRC-32 is no signature.
 //!
 //! Where the file cannot be read, the scan goes on behind it, as over any other bytes that are no record: a sector that a
-//! disk has lost takes the records in it, and not those behind it. Only a tail is never taken for torn on the strength
-//! of bytes that nobody has seen.
+//! disk has lost takes the records in it, and not those behind it that are known to be the log's own (`unread`). And a tail is never taken for
+//! torn on the strength of bytes that nobody has seen.
 
 mod ahead;
 mod sums;
+mod unread;
 mod window;
 
 use crate::disk::DiskFile;
@@ -37,6 +38,7 @@ use crate::record::HEADER_BYTES;
 use crate::units::{Offset, Position, Timestamp};
 
 pub use ahead::Ahead;
+pub use unread::Known;
 pub use window::{Unreadable, Window};
 
 /// A stretch of a log that holds no valid record, with a valid one behind it.
@@ -102,9 +104,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Scans a segment's log from its start. `ends`: where it ends, if that is known; no record from there on is this log's.
-    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64, ends: Option<Offset>) -> Scan {
-        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval), ends)
+    /// Scans a segment's log from its start.
+    pub fn run<F: DiskFile>(file: &F, len: u64, base: Offset, interval: u64, known: Known<'_>) -> Scan {
+        Self::run_from(file, len, base, (Position::ZERO, base), Meter::new(interval), known)
     }
 
     /// Scans on from where a record is expected to begin, with what is known of the records before it.
@@ -114,7 +116,7 @@ impl Scan {
         base: Offset,
         (from, expected): (Position, Offset),
         mut meter: Meter,
-        ends: Option<Offset>,
+        known: Known<'_>,
     ) -> Scan {
         let mut window = Window::new(file, len);
         let (mut at, mut end) = (from.get(), expected);
@@ -141,7 +143,7 @@ impl Scan {
                 continue;
             }
             let begins = found.is_some();
-            let ahead = match window.look_forward(at, end, ends) {
+            let ahead = match window.look_forward(at, end, known) {
                 Err(e) => break Tail::Unreadable(e.to_string()),
                 Ok(ahead) => ahead,
             };
@@ -214,7 +216,7 @@ mod tests {
     }
 
     fn scan(bytes: &[u8]) -> Scan {
-        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3, None)
+        Scan::run(&file(bytes), bytes.len() as u64, Offset::ZERO, 3, Known::end(None))
     }
 
     #[test]
@@ -337,7 +339,7 @@ mod tests {
         let mut bytes = log(&[b"0", &[&[7; 100], inner.bytes()].concat(), b"2"]);
         // Nothing of the header is left to say how long the record is.
         bytes[30..30 + HEADER_BYTES].fill(9);
-        let scan = |ends| Scan::run(&file(&bytes), bytes.len() as u64, Offset::ZERO, 3, ends);
+        let scan = |ends| Scan::run(&file(&bytes), bytes.len() as u64, Offset::ZERO, 3, Known::end(ends));
         let found = scan(Some(Offset::new(3)));
         assert_eq!((found.records, found.end.get(), &found.tail), (2, 3, &Tail::Clean));
         assert_eq!((found.holes[0].first.get(), found.holes[0].next.get()), (1, 2));
@@ -427,7 +429,7 @@ mod tests {
             let lost = |nth: usize| lost.start + nth * record..lost.end + nth * record;
             (1..2000).step_by(2).for_each(|nth| bytes[lost(nth)].fill(0));
             let (len, file) = (bytes.len() as u64, Counted::new(bytes));
-            let scan = Scan::run(&file, len, Offset::ZERO, 64, None);
+            let scan = Scan::run(&file, len, Offset::ZERO, 64, Known::end(None));
             assert_eq!((scan.holes.len(), scan.end.get(), scan.tail), (999, 1999, Tail::Torn));
             let read = file.read();
             assert!(read < factor * len, "{read} bytes were read of {len}");

@@ -14,7 +14,7 @@ use crate::gaps::{Gaps, Place};
 use crate::index::{ENTRY_BYTES, Entry, Reader, Writer};
 use crate::meter::Meter;
 use crate::record;
-use crate::scan::Window;
+use crate::scan::{Known, Window};
 use crate::settings::Settings;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -378,13 +378,21 @@ impl<F: DiskFile> View<F> {
         {
             return Ok(behind);
         }
-        let ahead = window.look_forward(at.get(), expected, Some(self.end))?;
+        let names = |offset, position| self.is_named(offset, position);
+        let known = Known { ends: Some(self.end), names: &names };
+        let ahead = window.look_forward(at.get(), expected, known)?;
         let found = ahead.follows.map(|(next_at, next)| (next, Position::new(next_at)));
         let behind = found.filter(|(next, _)| *next < self.end);
         if readable(window, at, found).is_ok() {
             self.gaps.remember(gap, end, behind);
         }
         Ok(behind)
+    }
+
+    /// Whether the index says that the record with this offset begins there.
+    fn is_named(&self, offset: Offset, position: Position) -> bool {
+        let entry = self.index.as_ref().and_then(|i| i.last_where(|e| e.key <= offset.get()));
+        entry == Some(Entry { key: offset.get(), value: position.get() })
     }
 
     /// Where to start looking for an offset: the last index entry at or below it, if the log confirms it.

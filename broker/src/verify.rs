@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind, Name};
-use crate::index::Entry;
+use crate::index::{Entry, Named};
 use crate::listing::{self, Looked, Twins};
 use crate::markers::{self, Closed, Evidence, LastRun};
 use crate::scan::{self, Misplaced, Scan, Tail};
@@ -447,7 +447,11 @@ impl<D: Disk> Verifier<'_, D> {
             }
         };
         self.verdict.bytes += len;
-        let scan = Scan::run(&file, len, segment.base, u64::MAX, segment.ends(len));
+        let index = files::segment_path(segment.dir, segment.base, Kind::Index);
+        let index = Named::new(self.disk, index, len);
+        let names = |offset, position| index.has(offset, position);
+        let known = scan::Known { ends: segment.ends(len), names: &names };
+        let scan = Scan::run(&file, len, segment.base, u64::MAX, known);
         self.verdict.records += scan.records;
         let aside = segment.set_aside_from(&scan);
         for hole in &scan.holes {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use broker::disk::{Disk, DiskFile, Open, OsDisk};
 use broker::files::{self, Kind, Name};
 use broker::index::{ENTRY_BYTES, Entry};
-use broker::scan::Window;
+use broker::scan::{Known, Window};
 use broker::units::Offset;
 
 use super::output::Output;
@@ -132,7 +132,7 @@ fn log(
             }
             Err(invalid) => invalid,
         };
-        let ahead = window.look_forward(at, expected, None).map_err(|e| e.to_string())?;
+        let ahead = window.look_forward(at, expected, Known::nothing()).map_err(|e| e.to_string())?;
         let next =
             [ahead.misplaced, ahead.follows].into_iter().flatten().next().map_or(len, |(next, _)| next);
         let behind = if next == len { "no valid record after them" } else { "a valid record after them" };

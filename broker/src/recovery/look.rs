@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use super::{Instructions, Recovery, name_of};
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
-use crate::index::{self, ENTRY_BYTES, Entry};
+use crate::index::{self, ENTRY_BYTES, Entry, Named};
 use crate::markers::{Closed, Evidence};
 use crate::meter::Meter;
-use crate::record::HEADER_BYTES;
 use crate::report::Damage;
-use crate::scan::{self, Hole, Misplaced, Scan, Tail, Window};
+use crate::scan::{self, Hole, Known, Misplaced, Scan, Tail, Window};
 use crate::segment::Sealed;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -41,7 +40,7 @@ struct Segment<F> {
     is_marked: bool,
 }
 
-impl<D: Disk> Recovery<'_, D> {
+impl<'a, D: Disk> Recovery<'a, D> {
     /// Looks at the segment with this base offset, that is followed by one with the base offset `next`, if by any.
     pub(super) fn look_at(&mut self, base: Offset, next: Option<Offset>) -> io::Result<Looked> {
         let path = self.path(base, Kind::Log);
@@ -59,7 +58,10 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(looked);
             }
         }
-        let scan = Scan::run(&segment.log, len, base, self.told.index_interval, ends);
+        let index = self.named(&segment);
+        let names = |offset, position| index.has(offset, position);
+        let scan =
+            Scan::run(&segment.log, len, base, self.told.index_interval, Known { ends, names: &names });
         self.report.scanned += scan.records;
         Ok(self.settle(segment, scan))
     }
@@ -68,6 +70,11 @@ impl<D: Disk> Recovery<'_, D> {
     /// than that.
     fn ends(&self, segment: &Segment<D::File>) -> Option<Offset> {
         segment.next.or_else(|| self.synced_to?.ends(segment.base, segment.len))
+    }
+
+    /// The places that its index names.
+    fn named(&self, segment: &Segment<D::File>) -> Named<'a, D> {
+        Named::new(self.disk, self.path(segment.base, Kind::Index), segment.len)
     }
 
     /// A segment that is as a clean stop left it, without reading it.
@@ -120,7 +127,7 @@ impl<D: Disk> Recovery<'_, D> {
             }
             _ => (Position::ZERO, base),
         };
-        let scan = Scan::run_from(log, len, base, (from, expected), meter, Some(next));
+        let scan = Scan::run_from(log, len, base, (from, expected), meter, Known::end(Some(next)));
         self.report.scanned += scan.records;
         // One interval of records lies behind the last entry, that entry's own record included; one less, where there
         // is no entry yet.
@@ -140,8 +147,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// The entries of an index file, where all of them are possible in this segment.
     fn index_entries(&self, base: Offset, kind: Kind, end: Offset, bytes: u64) -> Option<Vec<Entry>> {
-        let limit = (bytes / HEADER_BYTES as u64 + 1) * ENTRY_BYTES as u64;
-        let file = files::read_small(self.disk, &self.path(base, kind), limit).ok()??;
+        let file = files::read_small(self.disk, &self.path(base, kind), index::bytes_max(bytes)).ok()??;
         let entries = index::decode_all(&file, kind == Kind::Index)?;
         let within = |offset: u64| (base.get()..end.get()).contains(&offset);
         let possible = |e: &Entry| match kind {
@@ -309,7 +315,9 @@ impl<D: Disk> Recovery<'_, D> {
             }
         }
         let (interval, ends) = (self.told.index_interval, self.ends(segment));
-        Some(Scan::run(log, from.get(), *base, interval, ends))
+        let index = self.named(segment);
+        let names = |offset, position| index.has(offset, position);
+        Some(Scan::run(log, from.get(), *base, interval, Known { ends, names: &names }))
     }
 
     /// Keeps what lies from a byte on under a name of its own. If a recovery that was interrupted has done it already, it is

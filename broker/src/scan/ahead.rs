@@ -16,6 +16,7 @@
 use std::io;
 
 use super::sums;
+use super::unread::Known;
 use super::window::{BOUND, Window};
 use crate::disk::DiskFile;
 use crate::record::{self, CRC_AT, HEADER_BYTES};
@@ -31,21 +32,21 @@ pub struct Ahead {
 }
 
 /// Where a record begins, and its offset.
-type Place = (u64, Offset);
+pub(super) type Place = (u64, Offset);
 
 /// A record that is broken, and what its header says.
 #[derive(Clone, Copy, Debug)]
-struct Broken {
-    at: u64,
+pub(super) struct Broken {
+    pub at: u64,
     offset: Offset,
     /// Whether its header names the offset.
     is_named: bool,
     /// Where it says that it ends, if that can be.
-    end: Option<u64>,
+    pub end: Option<u64>,
     /// Whether it must end there: that is where the file ends, or the header behind it begins.
     is_end_right: bool,
     /// Whether it cannot end there.
-    is_end_wrong: bool,
+    pub is_end_wrong: bool,
 }
 
 /// What was found behind a broken record.
@@ -59,16 +60,10 @@ enum Found {
 
 impl<F: DiskFile> Window<'_, F> {
     /// What complete valid records there are from `position` on, where the one with the offset `expected` should be and is not.
-    /// `ends`: where the log ends, if that is known; no record from there on is its own.
     ///
     /// One that can follow there is found in any case. What is in the wrong place is found as far as its checksums can be
     /// computed in bounded time, since a value can be made of millions of plausible headers.
-    pub fn look_forward(
-        &mut self,
-        position: u64,
-        expected: Offset,
-        ends: Option<Offset>,
-    ) -> io::Result<Ahead> {
+    pub fn look_forward(&mut self, position: u64, expected: Offset, known: Known<'_>) -> io::Result<Ahead> {
         self.sum_from(position);
         let budget = 64 * (self.limit().saturating_sub(position)) + (64 << 20);
         let (mut ahead, mut from, mut place) = (Ahead::default(), position + 1, (position, expected));
@@ -78,7 +73,7 @@ impl<F: DiskFile> Window<'_, F> {
             ahead.misplaced = Some((position, stray.offset));
             from = position + stray.len() as u64;
         }
-        let mut look = Look { window: self, budget, ends, ahead };
+        let mut look = Look { window: self, budget, known, ahead };
         loop {
             let broken = look.window.broken(place)?;
             match look.behind(broken, from)? {
@@ -105,6 +100,9 @@ impl<F: DiskFile> Window<'_, F> {
         let is_odd = is_header && !is_plausible_behind_its_size(header);
         // Also where the length of the key cannot be: that may be all that is wrong.
         let size = record::claimed_size(header).filter(|size| is_header && *size <= BOUND);
+        // Zeros in the place of what cannot be read say nothing.
+        let is_seen = self.unreadable_in(at, at + record::SIZE_AT.end as u64).is_none();
+        let (names, size) = (names && is_seen, size.filter(|_| is_seen));
         let end = size.map(|size| at + HEADER_BYTES as u64 + u64::from(size));
         let is_there = end.filter(|end| *end <= limit);
         let (is_named, is_end_right) = match is_there {
@@ -188,8 +186,7 @@ struct Look<'w, 'a, F> {
     window: &'w mut Window<'a, F>,
     /// How many bytes of records in the wrong place may still be checked.
     budget: u64,
-    /// Where the log ends, if that is known.
-    ends: Option<Offset>,
+    known: Known<'w>,
     ahead: Ahead,
 }
 
@@ -198,6 +195,7 @@ impl<F: DiskFile> Look<'_, '_, F> {
     fn behind(&mut self, mut broken: Broken, mut at: u64) -> io::Result<Found> {
         let limit = self.window.limit();
         let (mut first, mut ends_with_file, before) = (None, false, self.ahead.misplaced);
+        let mut shown = 0;
         // In the wrong place, if they are not in its value.
         let mut inside: Vec<Place> = Vec::new();
         while let Some((next, offset, len)) = self.window.next_header(at)? {
@@ -216,9 +214,13 @@ impl<F: DiskFile> Look<'_, '_, F> {
                 self.ahead.misplaced = before;
                 return Ok(Found::Next(place));
             }
-            let fits = self.ends.is_none_or(|end| offset < end) && broken.can_be_followed_by(place);
+            let fits = self.known.ends.is_none_or(|end| offset < end) && broken.can_be_followed_by(place);
             if !(fits || len as u64 <= self.budget) || !self.window.is_record(next, len)? {
                 self.budget = self.budget.saturating_sub(if fits { 0 } else { len as u64 });
+                continue;
+            }
+            if let Some(end) = self.unshown(&broken, place, &mut shown)? {
+                at = end;
                 continue;
             }
             // What lies in its value is its own.
@@ -250,6 +252,19 @@ impl<F: DiskFile> Look<'_, '_, F> {
                 first.map_or(Found::Nothing, Found::Follows)
             }
         })
+    }
+
+    /// Where a record may lie in the value of one that begins in bytes that cannot be read, and nothing shows that it does not: where to look on.
+    /// `shown`: as far as records are known to be the log's own all the same.
+    fn unshown(&mut self, broken: &Broken, place: Place, shown: &mut u64) -> io::Result<Option<u64>> {
+        if place.0 < *shown || !self.window.is_behind_unread(broken, place.0) {
+            return Ok(None);
+        }
+        let to = self.window.leads_to(place, self.known)?;
+        if to.is_known {
+            *shown = to.position;
+        }
+        Ok((!to.is_known).then_some(to.position))
     }
 
     fn misplaced(&mut self, place: Place) {
@@ -323,7 +338,7 @@ mod tests {
 
     fn scan(bytes: &[u8]) -> Scan {
         let (len, file) = (bytes.len() as u64, Counted::new(bytes.to_vec()));
-        Scan::run(&file, len, Offset::ZERO, 3, None)
+        Scan::run(&file, len, Offset::ZERO, 3, Known::end(None))
     }
 
     /// Values that hold records: of the offset that is next, of those behind it, of a log's beginning, of another log.

@@ -222,18 +222,19 @@ impl<'a, F: DiskFile> Window<'a, F> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::ops::Range;
 
+    use super::super::unread::Known;
     use super::*;
     use crate::batch::Batch;
     use crate::units::Timestamp;
 
     /// A file whose reads fail where they touch these bytes.
     #[derive(Debug)]
-    struct Bad {
-        bytes: Vec<u8>,
-        bad: Range<u64>,
+    pub(in crate::scan) struct Bad {
+        pub bytes: Vec<u8>,
+        pub bad: Range<u64>,
     }
 
     impl DiskFile for Bad {
@@ -278,7 +279,8 @@ mod tests {
                 let found = window.record(nth * 128).unwrap();
                 assert_eq!(found.is_ok(), !(8..12).contains(&nth), "record {nth}: {found:?}");
             }
-            let ahead = window.look_forward(8 * 128, Offset::new(8), None).unwrap();
+            let ahead =
+                window.look_forward(8 * 128, Offset::new(8), Known::end(Some(Offset::new(100)))).unwrap();
             assert_eq!((ahead.follows, ahead.misplaced), (Some((12 * 128, Offset::new(12))), None));
             let bad = window.unreadable_in(1000, 1100).expect("the sector is known");
             assert_eq!((bad.position, bad.end), (1024, 1536));

@@ -18,7 +18,7 @@ use broker::index;
 use broker::partition::Partition;
 use broker::record;
 use broker::report::Report;
-use broker::scan::Scan;
+use broker::scan::{Known, Scan};
 use broker::settings::{Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
 use broker::work::{Job, Threads, Work};
@@ -154,7 +154,7 @@ pub fn assert_indexes_are_derived(bench: &Bench, interval: u64) {
         let Some(base) = name.strip_suffix(".log") else { continue };
         let file = fs::File::open(bench.path(&name)).unwrap();
         let base_offset = Offset::new(base.parse().unwrap());
-        let scan = Scan::run(&file, bytes.len() as u64, base_offset, interval, None);
+        let scan = Scan::run(&file, bytes.len() as u64, base_offset, interval, Known::end(None));
         let is = |suffix: &str| fs::read(bench.path(&format!("{base}{suffix}"))).unwrap();
         assert_eq!(is(".index"), index::encode_all(&scan.index), "{base}.index");
         assert_eq!(is(".timeindex"), index::encode_all(&scan.time_index), "{base}.timeindex");
