@@ -120,6 +120,7 @@ pub fn recover<D: Disk>(disk: &D, told: Instructions<'_>) -> io::Result<Recovere
         is_noted: true,
         strays: Vec::new(),
         is_end_known: false,
+        reaches: Offset::ZERO,
     };
     recovery.list()?;
     recovery.synced_to = recovery.known_to_be_synced();
@@ -172,6 +173,8 @@ struct Recovery<'a, D> {
     /// Whether the log has no more bytes than were synced once: then it ends where that does, since nothing was written behind it, or
     /// a power loss has taken that.
     is_end_known: bool,
+    /// The offset behind the last that its logs have, whatever is known of others.
+    reaches: Offset,
 }
 
 impl<D: Disk> Recovery<'_, D> {
@@ -317,6 +320,7 @@ impl<D: Disk> Recovery<'_, D> {
     /// The log end offset: where the last segment ends, or where the log is known to have ended, if that is further.
     fn find_end(&mut self, logs: &[Offset], last: Option<&mut Looked>) -> Offset {
         let mut end = last.as_ref().map_or(Offset::ZERO, |l| l.sealed.end);
+        self.reaches = end;
         let was_synced = self.synced_to.map(|synced| (synced.segment, synced.end));
         let by_strays = last.as_ref().and_then(|l| Some((l.sealed.base, self.end_by_strays(end, 0)?)));
         let known = [was_synced, by_strays].into_iter().flatten().max_by_key(|(_, end)| *end);
@@ -406,6 +410,11 @@ impl<D: Disk> Recovery<'_, D> {
         synced.is_ok()
     }
 
+    /// Whether something with this base offset shows that the log had come further than it does: it stays, to show it again.
+    fn shows_end(&self, base: Offset) -> bool {
+        base > self.reaches && self.synced_to.is_some_and(|to| to.end == base)
+    }
+
     /// Removes what belongs to no segment any more.
     fn tidy(&mut self, logs: &[Offset]) {
         if self.told.read_only.is_some() || self.report.fenced.is_some() {
@@ -414,12 +423,12 @@ impl<D: Disk> Recovery<'_, D> {
         let found = &self.found;
         let mut gone = found.leftovers.clone();
         for (&base, files) in &found.segments {
-            if !logs.contains(&base) {
+            if !logs.contains(&base) && !self.shows_end(base) {
                 let orphans = files.iter().filter(|kind| **kind != Kind::Log);
                 gone.extend(orphans.map(|kind| name_of(&self.path(base, *kind))));
             }
         }
-        let stale = found.damaged.iter().filter(|base| !logs.contains(base));
+        let stale = found.damaged.iter().filter(|base| !logs.contains(base) && !self.shows_end(**base));
         gone.extend(stale.map(|base| name_of(&files::damaged_path(self.told.dir, *base))));
         for name in gone {
             if self.disk.remove_file(&self.told.dir.join(&name)).is_ok() {

@@ -167,9 +167,9 @@ impl Scan {
         Scan { records, end, end_at, latest, index, time_index, holes, misplaced, unreadable, tail }
     }
 
-    /// Where something is missing that a power loss may have torn out of what was never synced: each hole, and what stands behind the
-    /// last record, unless that is an unfinished write as any crash leaves it.
-    pub fn torn_out(&self) -> impl Iterator<Item = Position> + '_ {
+    /// Where something is missing that a power loss may have torn out of what was never synced, and the first offset that is missing there:
+    /// each hole, and what stands behind the last record, unless that is an unfinished write as any crash leaves it.
+    pub fn torn_out(&self) -> impl Iterator<Item = (Position, Offset)> + '_ {
         let is_torn = match self.tail {
             // In a torn write, too, there may be what looks like a record. One that begins where another should is no tear.
             Tail::Damaged(_) => true,
@@ -177,7 +177,8 @@ impl Scan {
             Tail::Torn => !self.holes.is_empty(),
             _ => false,
         };
-        self.holes.iter().map(|hole| hole.position).chain(is_torn.then_some(self.end_at))
+        let holes = self.holes.iter().map(|hole| (hole.position, hole.first));
+        holes.chain(is_torn.then_some((self.end_at, self.end)))
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::disk::{self, Disk, DiskFile, Open};
 use crate::files::{self, Kind};
 use crate::index::{self, ENTRY_BYTES, Entry};
+use crate::record::HEADER_BYTES;
 use crate::segment::Sealed;
 use crate::units::{Offset, Position};
 
@@ -27,6 +28,19 @@ impl SyncedTo {
     /// All of a segment.
     pub fn at_end_of(last: Sealed) -> Self {
         Self { segment: last.base, bytes: Position::new(last.bytes), end: last.end }
+    }
+
+    /// As far as the last log was synced at least, where something is left of segments behind it, with these base offsets: one is made when the
+    /// segment before it is synced, up to its base. If it could not be made, that one may have grown on. It is believed as long as the `rest` of
+    /// the log, behind the record before `end`, has room for those that are missing then; what is empty and far off belongs to nothing.
+    pub fn by_roll(
+        last: Offset,
+        (end, rest): (Offset, u64),
+        behind: impl Iterator<Item = Offset>,
+    ) -> Option<Self> {
+        let has_room = |base: &Offset| base.get().saturating_sub(end.get()) <= rest / HEADER_BYTES as u64;
+        let end = behind.filter(|base| *base > last).filter(has_room).max()?;
+        Some(Self { segment: last, bytes: Position::ZERO, end })
     }
 
     /// What two notes say together. One that knows more offsets may know fewer bytes.

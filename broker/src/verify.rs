@@ -144,6 +144,9 @@ struct Verifier<'a, D> {
     verdict: Verdict,
 }
 
+/// Base offset → the files that there are.
+type Bases = BTreeMap<Offset, Vec<Kind>>;
+
 /// Where a log belongs, and what is known of it.
 #[derive(Clone, Copy)]
 struct Segment<'a> {
@@ -157,18 +160,31 @@ struct Segment<'a> {
     known: Option<Known>,
     /// Whether a power loss may have torn out what is not known to have been on the disk: a start keeps what lies before it.
     keeps_prefix: bool,
+    /// What the partition has left of segments without a log.
+    leftovers: &'a Bases,
 }
 
 impl Segment<'_> {
     /// From where on a start sets aside what is there.
     fn set_aside_from(&self, scan: &Scan) -> Option<Position> {
-        let was_synced = |at: Position| self.known.is_some_and(|known| known.all.covers(self.base, at));
-        scan.torn_out().find(|at| !was_synced(*at)).filter(|_| self.keeps_prefix)
+        let was_synced = |at: Position, first: Offset| {
+            self.known.is_some_and(|known| known.all.covers(self.base, at) || known.all.end > first)
+        };
+        let torn_out = scan.torn_out().find(|(at, first)| !was_synced(*at, *first));
+        torn_out.map(|(at, _)| at).filter(|_| self.keeps_prefix)
     }
 
     /// Where it ends, if that is known. `len`: its bytes.
     fn ends(&self, len: u64) -> Option<Offset> {
         self.next.or_else(|| self.known?.all.ends(self.base, len))
+    }
+
+    /// The same, with what is known once it was read.
+    fn read(self, scan: &Scan, len: u64) -> Self {
+        let (end, behind) = ((scan.end, len - scan.end_at.get()), self.leftovers.keys().copied());
+        let shown = SyncedTo::by_roll(self.base, end, behind).filter(|_| self.next.is_none());
+        let shown = shown.map(|to| Known::new(to, "when the next segment was made"));
+        Self { known: self.known.into_iter().chain(shown).reduce(Known::and), ..self }
     }
 }
 
@@ -308,7 +324,7 @@ impl<D: Disk> Verifier<'_, D> {
             Ok(entries) => entries,
             Err(e) => return self.fault(dir, None, None, format!("cannot be read: {e}")),
         };
-        let mut segments: BTreeMap<Offset, Vec<Kind>> = BTreeMap::new();
+        let mut segments = Bases::new();
         let (mut known, mut marked) = (Vec::new(), Vec::new());
         for entry in entries {
             let path = dir.join(&entry.name);
@@ -347,7 +363,7 @@ impl<D: Disk> Verifier<'_, D> {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
                 self.front(dir, *first, recorded);
                 let keeps_prefix = lost_power && !marked.contains(last);
-                self.logs(dir, &logs, recorded, known, keeps_prefix);
+                self.logs(dir, (&logs, &leftovers), recorded, known, keeps_prefix);
                 self.leftovers(dir, &leftovers, *last, known);
             }
             _ => self.no_logs(dir, &leftovers, known),
@@ -369,7 +385,7 @@ impl<D: Disk> Verifier<'_, D> {
     fn logs(
         &mut self,
         dir: &Path,
-        logs: &BTreeMap<Offset, Vec<Kind>>,
+        (logs, leftovers): (&Bases, &Bases),
         recorded: Option<&Closed>,
         known: Option<Known>,
         keeps_prefix: bool,
@@ -380,7 +396,8 @@ impl<D: Disk> Verifier<'_, D> {
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
             let known = known.filter(|_| next.is_none());
             let keeps_prefix = keeps_prefix && next.is_none();
-            let segment = Segment { dir, base, next, recorded: recorded.copied(), known, keeps_prefix };
+            let recorded = recorded.copied();
+            let segment = Segment { dir, base, next, recorded, known, keeps_prefix, leftovers };
             if let Some(end) = end
                 && end != base
             {
@@ -398,13 +415,7 @@ impl<D: Disk> Verifier<'_, D> {
 
     /// Indexes without a log. Retention removes a log before its indexes, and a roll makes one before them: a crash leaves
     /// such, and a start removes them. One behind the last log that has entries tells of records that were there.
-    fn leftovers(
-        &mut self,
-        dir: &Path,
-        leftovers: &BTreeMap<Offset, Vec<Kind>>,
-        last: Offset,
-        known: Option<Known>,
-    ) {
+    fn leftovers(&mut self, dir: &Path, leftovers: &Bases, last: Offset, known: Option<Known>) {
         for (&base, kinds) in leftovers {
             // Then it is said already where the log ends too early.
             let is_told = known.is_some_and(|known| known.to.segment >= base);
@@ -420,7 +431,7 @@ impl<D: Disk> Verifier<'_, D> {
         }
     }
 
-    fn no_logs(&mut self, dir: &Path, leftovers: &BTreeMap<Offset, Vec<Kind>>, known: Option<Known>) {
+    fn no_logs(&mut self, dir: &Path, leftovers: &Bases, known: Option<Known>) {
         match known.filter(|known| known.to.end > Offset::ZERO) {
             Some(Known { to, when, .. }) => {
                 let path = files::segment_path(dir, to.segment, Kind::Log);
@@ -453,6 +464,7 @@ impl<D: Disk> Verifier<'_, D> {
         let known = scan::Known { ends: segment.ends(len), names: &names };
         let scan = Scan::run(&file, len, segment.base, u64::MAX, known);
         self.verdict.records += scan.records;
+        let segment = segment.read(&scan, len);
         let aside = segment.set_aside_from(&scan);
         for hole in &scan.holes {
             let lost = lost(hole.first, hole.next);

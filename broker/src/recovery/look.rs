@@ -12,6 +12,7 @@ use crate::meter::Meter;
 use crate::report::Damage;
 use crate::scan::{self, Hole, Known, Misplaced, Scan, Tail, Window};
 use crate::segment::Sealed;
+use crate::synced::SyncedTo;
 use crate::units::{Offset, Position, Timestamp};
 
 /// A segment after it was looked at.
@@ -160,8 +161,9 @@ impl<'a, D: Disk> Recovery<'a, D> {
     /// Draws the conclusions from a scan: what is cut, what is named as damage, which indexes are rebuilt.
     fn settle(&mut self, mut segment: Segment<D::File>, mut scan: Scan) -> Looked {
         let base = segment.base;
-        let torn_out = scan.torn_out().find(|from| self.was_never_synced(&segment, *from));
-        if let Some(from) = torn_out
+        self.believe_roll(&segment, &scan);
+        let torn_out = scan.torn_out().find(|(from, first)| self.was_never_synced(&segment, *from, *first));
+        if let Some((from, _)) = torn_out
             && let Some(prefix) = self.keep_prefix(&segment, from)
         {
             // What lies behind it is no part of the log any more.
@@ -188,6 +190,15 @@ impl<'a, D: Disk> Recovery<'a, D> {
         let stays = scan.tail == Tail::Torn && self.was_synced_beyond(scan.end);
         let torn = if stays { segment.len - scan.end_at.get() } else { 0 };
         Looked { sealed, meter: scan_meter(&scan, base, &self.told), whole, damaged, torn }
+    }
+
+    /// What is left of a segment behind the last log shows how far that was synced.
+    fn believe_roll(&mut self, segment: &Segment<D::File>, scan: &Scan) {
+        let rest = segment.len - scan.end_at.get();
+        let behind = self.found.segments.keys().chain(&self.found.damaged).copied();
+        let shown =
+            SyncedTo::by_roll(segment.base, (scan.end, rest), behind).filter(|_| segment.next.is_none());
+        self.synced_to = self.synced_to.into_iter().chain(shown).reduce(SyncedTo::and);
     }
 
     /// Where the segment ends, and whether it can be appended to.
@@ -282,12 +293,13 @@ impl<'a, D: Disk> Recovery<'a, D> {
         }
     }
 
-    /// Whether the bytes from `position` on may have been in the page cache only when the machine went down. What an earlier
-    /// start has served as damaged stays as it was.
-    fn was_never_synced(&self, segment: &Segment<D::File>, position: Position) -> bool {
+    /// Whether the bytes from `position` on, where the record with the offset `first` begins, may have been in the page cache only when the
+    /// machine went down. What an earlier start has served as damaged stays as it was.
+    fn was_never_synced(&self, segment: &Segment<D::File>, position: Position, first: Offset) -> bool {
         *self.told.evidence == Evidence::PowerLossUnsynced
             && segment.next.is_none()
             && !segment.is_marked
+            && !self.was_synced_beyond(first)
             && !self.synced_to.is_some_and(|synced| synced.covers(segment.base, position))
     }
 
