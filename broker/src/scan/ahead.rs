@@ -16,7 +16,7 @@
 use std::io;
 
 use super::sums;
-use super::unread::Known;
+use super::unread::{Judged, Known, LedTo};
 use super::window::{BOUND, Window};
 use crate::disk::DiskFile;
 use crate::record::{self, CRC_AT, HEADER_BYTES};
@@ -38,9 +38,9 @@ pub(super) type Place = (u64, Offset);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Broken {
     pub at: u64,
-    offset: Offset,
+    pub offset: Offset,
     /// Whether its header names the offset.
-    is_named: bool,
+    pub is_named: bool,
     /// Where it says that it ends, if that can be.
     pub end: Option<u64>,
     /// Whether it must end there: that is where the file ends, or the header behind it begins.
@@ -73,7 +73,7 @@ impl<F: DiskFile> Window<'_, F> {
             ahead.misplaced = Some((position, stray.offset));
             from = position + stray.len() as u64;
         }
-        let mut look = Look { window: self, budget, known, ahead };
+        let mut look = Look { window: self, budget, known, led: LedTo::default(), ahead };
         loop {
             let broken = look.window.broken(place)?;
             match look.behind(broken, from)? {
@@ -182,11 +182,13 @@ impl<F: DiskFile> Window<'_, F> {
 }
 
 /// A look at what lies behind a place.
-struct Look<'w, 'a, F> {
-    window: &'w mut Window<'a, F>,
+pub(super) struct Look<'w, 'a, F> {
+    pub window: &'w mut Window<'a, F>,
     /// How many bytes of records in the wrong place may still be checked.
     budget: u64,
-    known: Known<'w>,
+    pub known: Known<'w>,
+    /// What was found out last of where a record leads to.
+    pub led: LedTo,
     ahead: Ahead,
 }
 
@@ -195,7 +197,7 @@ impl<F: DiskFile> Look<'_, '_, F> {
     fn behind(&mut self, mut broken: Broken, mut at: u64) -> io::Result<Found> {
         let limit = self.window.limit();
         let (mut first, mut ends_with_file, before) = (None, false, self.ahead.misplaced);
-        let mut shown = 0;
+        self.led = LedTo::default();
         // In the wrong place, if they are not in its value.
         let mut inside: Vec<Place> = Vec::new();
         while let Some((next, offset, len)) = self.window.next_header(at)? {
@@ -219,10 +221,13 @@ impl<F: DiskFile> Look<'_, '_, F> {
                 self.budget = self.budget.saturating_sub(if fits { 0 } else { len as u64 });
                 continue;
             }
-            if let Some(end) = self.unshown(&broken, place, &mut shown)? {
-                at = end;
-                continue;
-            }
+            let fits = match self.judge(&broken, place, fits)? {
+                Judged::Follows(fits) => fits,
+                Judged::Unsure { end } => {
+                    at = end;
+                    continue;
+                }
+            };
             // What lies in its value is its own.
             at = next + len as u64;
             ends_with_file |= at == limit;
@@ -252,19 +257,6 @@ impl<F: DiskFile> Look<'_, '_, F> {
                 first.map_or(Found::Nothing, Found::Follows)
             }
         })
-    }
-
-    /// Where a record may lie in the value of one that begins in bytes that cannot be read, and nothing shows that it does not: where to look on.
-    /// `shown`: as far as records are known to be the log's own all the same.
-    fn unshown(&mut self, broken: &Broken, place: Place, shown: &mut u64) -> io::Result<Option<u64>> {
-        if place.0 < *shown || !self.window.is_behind_unread(broken, place.0) {
-            return Ok(None);
-        }
-        let to = self.window.leads_to(place, self.known)?;
-        if to.is_known {
-            *shown = to.position;
-        }
-        Ok((!to.is_known).then_some(to.position))
     }
 
     fn misplaced(&mut self, place: Place) {

@@ -1,4 +1,4 @@
-//! What lies behind bytes that cannot be read.
+//! What shows that a record is the log's own, and what lies behind bytes that cannot be read.
 //!
 //! Bytes that cannot be read are another thing than bytes that are damaged: they may be whole, and the disk may give them back. Where a
 //! record may begin in them, nobody knows how far it reaches: what looks like a record behind them may lie in its value, and to serve that, or to
@@ -7,12 +7,15 @@
 //! - the index names its place, or that of one that it leads to, each record beginning where the one before it ends;
 //! - or it leads to the end of the file in the same way, and that is where the log is known to end.
 //!
+//! That also shows of a record that it is in its place where there is no room before it for those whose offsets lie between, since a disk has put another
+//! one there.
+//!
 //! What shows nothing of the kind stays unread with the bytes before it: a reader is told that the disk has failed, and where it is the end of the log,
 //! nobody knows where that is.
 
 use std::io;
 
-use super::ahead::{Broken, Place};
+use super::ahead::{Broken, Look, Place};
 use super::window::Window;
 use crate::disk::DiskFile;
 use crate::units::{Offset, Position};
@@ -39,21 +42,57 @@ impl Known<'_> {
 }
 
 /// Where a record has led to.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LedTo {
     pub position: u64,
     /// Whether that is known to be a place of the log's own.
     pub is_known: bool,
 }
 
+/// What is to be said of a valid record behind a broken one.
+pub(super) enum Judged {
+    /// Whether it follows, as far as the broken one's length does not say otherwise.
+    Follows(bool),
+    /// It may lie in the value of one that begins in bytes that cannot be read, as all may that it leads to, up to here.
+    Unsure { end: u64 },
+}
+
+impl<F: DiskFile> Look<'_, '_, F> {
+    /// Whether a valid record that `fits`, or does not, follows a broken one, if that can be known.
+    pub(super) fn judge(&mut self, broken: &Broken, place: Place, fits: bool) -> io::Result<Judged> {
+        let is_unsure = self.window.is_behind_unread(broken, place.0);
+        // There may be no room before it since what was taken for the record before the broken one was put there by a disk. Where the broken
+        // one's header is there, that one is in its place.
+        let is_due =
+            !broken.is_named && place.1 >= broken.offset && self.known.ends.is_none_or(|end| place.1 < end);
+        if !is_unsure && (fits || !is_due) {
+            return Ok(Judged::Follows(fits));
+        }
+        let led = self.lead(place)?;
+        if is_unsure && !led.is_known {
+            return Ok(Judged::Unsure { end: led.position });
+        }
+        Ok(Judged::Follows(fits || is_due && led.is_known))
+    }
+
+    /// To where a record leads. The next ones lead to the same.
+    fn lead(&mut self, place: Place) -> io::Result<LedTo> {
+        if place.0 >= self.led.position {
+            self.led = self.window.leads_to(place, self.known)?;
+        }
+        Ok(self.led)
+    }
+}
+
 impl<F: DiskFile> Window<'_, F> {
     /// Whether what lies at this byte may lie in the value of a record that begins in bytes that cannot be read.
-    pub(super) fn is_behind_unread(&self, broken: &Broken, at: u64) -> bool {
+    fn is_behind_unread(&self, broken: &Broken, at: u64) -> bool {
         let ends = broken.end.filter(|end| !broken.is_end_wrong && *end <= at);
         self.unreadable_in(ends.unwrap_or(broken.at), at).is_some()
     }
 
     /// Goes from a record to the next, as long as each begins where the one before it ends, to a place that is known or to where that ends.
-    pub(super) fn leads_to(&mut self, (mut at, mut offset): Place, known: Known<'_>) -> io::Result<LedTo> {
+    fn leads_to(&mut self, (mut at, mut offset): Place, known: Known<'_>) -> io::Result<LedTo> {
         loop {
             let is_end = at == self.limit() && known.ends == Some(offset);
             if is_end || (known.names)(offset, Position::new(at)) {
@@ -164,5 +203,22 @@ mod tests {
         let file = Bad { bytes: log.bytes().to_vec(), bad: 512..513 };
         let found = Scan::run(&file, log.byte_len() as u64, Offset::ZERO, 3, Known::end(None));
         assert_eq!((found.end.get(), found.misplaced), (1, vec![]));
+    }
+
+    /// A disk has written the first record once more, further on, over its end and the next one. What follows whole in its place is found where
+    /// it is known that the log ends with it, or where an entry names it.
+    #[test]
+    fn a_record_that_leaves_no_room_for_the_next_ones_does_not_hide_them() {
+        let log = log(0, &[b"one", b"two", b"three", b"four", b"five", b"six"]);
+        let bytes = [&[0; 30][..], &log.bytes()[..31], &log.bytes()[61..]].concat();
+        let names =
+            |offset: Offset, position: Position| (offset.get(), position.get()) == (4, log.start(4) as u64);
+        let end = |end| Known::end(Some(Offset::new(end)));
+        for known in [end(6), Known { ends: None, names: &names }] {
+            assert_eq!(scan(&bytes, 0..0, known), (vec![(0, 0), (1, 2)], 6, true));
+        }
+        for known in [end(7), Known::end(None)] {
+            assert_eq!(scan(&bytes, 0..0, known), (vec![(0, 0)], 1, true));
+        }
     }
 }
