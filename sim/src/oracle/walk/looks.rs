@@ -56,7 +56,7 @@ impl Walk {
         self.seen(look);
     }
 
-    /// Where both a deletion and the creation after it went unanswered, an empty topic is the new one.
+    /// Where both a deletion and the creation after it went unanswered, an empty topic with as many partitions is the new one.
     fn succeeded(&mut self, look: &Look) {
         let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
         for name in names {
@@ -69,7 +69,9 @@ impl Walk {
                 continue;
             }
             known.successor = None;
-            let is_new = known.uncertain && there.iter().all(|found| found.ranged && found.end == 0);
+            let has_its_partitions = there.len() == partitions as usize;
+            let is_empty = there.iter().all(|found| found.ranged && found.end == 0);
+            let is_new = known.uncertain && has_its_partitions && is_empty;
             if is_new {
                 let born = self.findings.entry;
                 self.model.appears(&name, Topic::new(born, partitions, own, false), since);
