@@ -23,6 +23,8 @@ pub(super) fn acknowledged(
     let before = known.slots.get(&place.1).filter(|slot| slot.id != id);
     let is_free = before.is_some_and(|slot| slot.at_risk);
     match before {
+        // Two power losses: one may have taken the record before it, and the other this one.
+        Some(slot) if answer.is_at_risk(model) && slot.may_be_gone() => return,
         Some(_) if answer.is_at_risk(model) => return model.set_fate(id, Fate::Lost),
         Some(slot) if !slot.may_be_gone() => answer.given_twice(f, model, slot),
         _ => {}

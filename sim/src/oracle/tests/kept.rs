@@ -409,3 +409,23 @@ fn what_a_failed_sync_dropped_may_be_gone_once_the_cache_is() {
     assert_eq!(story(true, false), ["lost"]);
     assert_eq!(story(false, true), ["lost"]);
 }
+
+/// An answer crosses a power loss, and names an offset that was another record's before the one before: which of the two is there is not known.
+#[test]
+fn of_two_records_that_two_power_losses_may_have_taken_either_may_be_there() {
+    let story = |mode: Mode, found: &str| {
+        let mut story = Story::new(mode);
+        story.stored("a", 0);
+        story.again(CrashKind::Power);
+        let id = story.asks("b");
+        story.crash(CrashKind::Power);
+        story.told(id, 1, 0);
+        story.start();
+        story.look(found);
+        story.broken()
+    };
+    for found in ["", "a", "b"] {
+        assert_eq!(story(Mode::Os, found), NONE, "{found}");
+    }
+    assert_eq!(story(Mode::Always, "b"), ["given twice"]);
+}
