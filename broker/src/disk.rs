@@ -10,6 +10,7 @@
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 #[cfg(unix)]
@@ -112,6 +113,15 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     /// Makes the data and the length durable (`fdatasync`).
     #[track_caller]
     fn sync_data(&self) -> io::Result<()>;
+    /// Asks for the disk's blocks for these bytes, also behind the end, and changes neither the bytes nor the length. Nothing but the
+    /// speed of a write may hang on it: a disk that has nothing of the kind does nothing.
+    fn reserve(&self, _bytes: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+    /// Gives back the blocks behind the end. Nothing may be written meanwhile.
+    fn give_back(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads until `buf` is full or the file ends; gives the number of bytes read. Retries `EINTR`.
@@ -337,6 +347,18 @@ impl DiskFile for File {
 
     fn sync_data(&self) -> io::Result<()> {
         File::sync_data(self)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, bytes: Range<u64>) -> io::Result<()> {
+        let len = bytes.end - bytes.start;
+        Ok(rustix::fs::fallocate(self, rustix::fs::FallocateFlags::KEEP_SIZE, bytes.start, len)?)
+    }
+
+    /// To cut a file off at its end is what frees the blocks behind it.
+    #[cfg(target_os = "linux")]
+    fn give_back(&self) -> io::Result<()> {
+        File::set_len(self, self.metadata()?.len())
     }
 }
 

@@ -359,7 +359,8 @@ impl<D: Disk> Partition<D> {
         {
             let mut state = self.lock();
             state.life = Life::Closing;
-            state.sync_wanted = state.end > state.durable;
+            let gives_back = state.active.as_ref().is_some_and(|a| a.preallocated.is_left(a.position.get()));
+            state.sync_wanted = state.end > state.durable || gives_back;
             self.look_after(state);
         }
         self.wake_all();

@@ -28,7 +28,7 @@ use crate::listing;
 use crate::markers::Evidence;
 use crate::report::PartitionReport;
 use crate::scan::Hole;
-use crate::segment::{Active, Sealed};
+use crate::segment::{Active, Preallocation, Sealed};
 use crate::settings::Durability;
 use crate::synced::{self, Noted, SyncedTo};
 use crate::units::{Offset, Position};
@@ -483,6 +483,7 @@ impl<D: Disk> Recovery<'_, D> {
             meter: last.meter,
             index: writer(Kind::Index, index)?,
             time_index: writer(Kind::TimeIndex, time_index)?,
+            preallocated: Preallocation::default(),
         }))
     }
 }

@@ -3,6 +3,7 @@
 //! Only the last segment of a partition is active (appended to); the others are sealed and never change. Sealing syncs
 //! all three files, so that a sealed segment is durable before the next one exists. Here it is written; `view` reads it.
 
+mod preallocation;
 mod view;
 
 use std::io;
@@ -16,6 +17,7 @@ use crate::index::{ENTRY_BYTES, Writer};
 use crate::meter::Meter;
 use crate::units::{Offset, Position, Timestamp};
 
+pub use self::preallocation::Preallocation;
 pub(crate) use self::view::open_sealed;
 pub use self::view::{Read, TimeLookup, View};
 
@@ -52,6 +54,8 @@ pub struct Active<F> {
     pub index: Writer<F>,
     /// Time → offset.
     pub time_index: Writer<F>,
+    /// Blocks for what is appended next.
+    pub preallocated: Preallocation,
 }
 
 /// How an append failed.
@@ -74,6 +78,7 @@ pub enum AppendFailed {
 impl<F: DiskFile> Active<F> {
     /// Appends a sealed batch whose first record has the offset [`Active::end`]. All or nothing.
     pub fn append(&mut self, batch: &Batch, timestamp: Timestamp) -> Result<(), AppendFailed> {
+        self.preallocated.extend(&*self.log, self.position.plus(batch.byte_len() as u64).get());
         if let Err(write) = disk::write_full_at(&*self.log, batch.bytes(), self.position.get()) {
             return Err(self.undo(write));
         }
@@ -123,6 +128,7 @@ impl<F: DiskFile> Active<F> {
             index: self.index.file().clone(),
             time_index: self.time_index.file().clone(),
             indexes_complete: self.index.is_complete() && self.time_index.is_complete(),
+            blocks_are_left: self.preallocated.is_left(self.position.get()),
         }
     }
 }
@@ -134,9 +140,18 @@ pub struct Handles<F> {
     index: Arc<F>,
     time_index: Arc<F>,
     indexes_complete: bool,
+    blocks_are_left: bool,
 }
 
 impl<F: DiskFile> Handles<F> {
+    /// Gives back the blocks behind a log that is not written to for now. Before a sync, since the file system may write the last block
+    /// anew for it; what cannot be given back is no harm.
+    pub fn give_back_blocks(&self) {
+        if self.blocks_are_left {
+            let _ = self.log.give_back();
+        }
+    }
+
     /// Makes what was appended durable.
     pub fn sync_log(&self) -> io::Result<()> {
         disk::sync_file(&*self.log)
@@ -180,6 +195,7 @@ pub fn create<D: Disk>(disk: &D, dir: &Path, base: Offset, interval: u64) -> io:
             meter: Meter::new(interval),
             index,
             time_index,
+            preallocated: Preallocation::default(),
         }),
         Err(e) => {
             for kind in [Kind::TimeIndex, Kind::Index, Kind::Log] {

@@ -131,6 +131,9 @@ impl<D: Disk> Partition<D> {
         let closing = self.lock().life == Life::Closing;
         let started = Instant::now();
         let result = off_thread(&*config.work.clone(), move || {
+            if closing {
+                handles.give_back_blocks();
+            }
             handles.sync_log()?;
             // What a clean stop under `os` syncs, the stop records.
             if !(closing && config.durability == Durability::Os) {
@@ -305,6 +308,7 @@ fn roll<D: Disk>(
 ) -> Result<Rolled<D::File>, RollFailed> {
     let (mut indexes_synced, mut indexes_failed) = (true, false);
     if let Some(old) = from {
+        old.give_back_blocks();
         old.sync_log().map_err(RollFailed::Sync)?;
         indexes_synced = old.sync_indexes();
         indexes_failed = old.are_indexes_complete() && !indexes_synced;

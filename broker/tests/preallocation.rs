@@ -1,0 +1,79 @@
+//! Blocks of the disk that a log is given before it needs them.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use broker::batch::Batch;
+use broker::disk::DiskFile;
+use broker::partition::Partition;
+use broker::settings::{Durability, Settings};
+
+use common::bench::*;
+
+const KIB: u64 = 1 << 10;
+/// What a file system takes for a file besides its bytes, at most, and what of them it may round up to.
+const SLACK: u64 = 64 * KIB;
+
+/// What a file takes on the disk besides its bytes.
+fn spare(path: &Path) -> u64 {
+    let found = fs::metadata(path).unwrap();
+    (found.blocks() * 512).saturating_sub(found.len())
+}
+
+/// Whether the file system does it.
+fn can_reserve(dir: &Path) -> bool {
+    let path = dir.join("probe");
+    let probe = File::create_new(&path).unwrap();
+    let can = probe.reserve(0..1024 * KIB).is_ok();
+    assert_eq!((can, probe.metadata().unwrap().len()), (spare(&path) >= 1024 * KIB, 0));
+    probe.give_back().unwrap();
+    assert!(spare(&path) <= SLACK);
+    fs::remove_file(path).unwrap();
+    can
+}
+
+/// Appends so many KiB, in batches.
+async fn grow(partition: &Partition<broker::disk::OsDisk>, kib: u64) {
+    for _ in 0..kib / 16 {
+        let mut batch = Batch::new();
+        (0..16).for_each(|_| batch.push(None, &[7; 1000]));
+        let end = partition.append(&mut batch).await.unwrap().end;
+        partition.committed(end).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_grows_has_blocks_ahead_until_it_is_sealed_or_the_broker_stops() {
+    for durability in [Durability::Os, Durability::Always] {
+        let bench = Bench::new(Settings { durability, segment_bytes: 1600 * KIB, ..Settings::default() });
+        if !can_reserve(bench.dir.path()) {
+            return;
+        }
+        let (broker, partition) = bench.one_partition().await;
+        grow(&partition, 128).await;
+        let (first, length) = (bench.path(LOG_0), |path| fs::metadata(path).unwrap().len());
+        assert!(spare(&first) <= SLACK, "a short one gets none: {}", spare(&first));
+        grow(&partition, 1024).await;
+        assert!(spare(&first) > 2 * SLACK, "{}", spare(&first));
+        grow(&partition, 448).await;
+        assert!(spare(&first) > 2 * SLACK, "{}", spare(&first));
+        let len = length(&first);
+
+        // The first one is full.
+        grow(&partition, 1024).await;
+        assert!(spare(&first) <= SLACK, "{}", spare(&first));
+        assert_eq!(length(&first), len);
+        let second = bench.path(&format!("{:020}.log", len / 1028));
+        assert!(spare(&second) > 2 * SLACK, "{}", spare(&second));
+        let (bytes, end) = (fs::read(&second).unwrap(), partition.range().unwrap().end);
+        broker.close().await.unwrap();
+        assert!(spare(&second) <= SLACK, "{}", spare(&second));
+        assert_eq!(fs::read(&second).unwrap(), bytes);
+        drop((partition, broker));
+        let (_broker, partition) = bench.one_partition().await;
+        assert_eq!(partition.range().unwrap().end, end);
+    }
+}
