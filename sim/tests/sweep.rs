@@ -1,8 +1,11 @@
 //! The commands that people and CI use on seeds, as they use them: their exit codes, their files, and what they print.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// A scenario whose expectation is wrong with every seed.
@@ -119,6 +122,31 @@ fn what_was_promised_and_never_reached_is_an_error() {
     assert_eq!(place.sim(&["sweep", "a.kdl", "--seeds", "0..2", "--allow-unreached"]).0, 0);
     place.file("a.kdl", &RIGHT.replace("process crash", "no such thing"));
     assert_eq!(place.sim(&["sweep", "a.kdl", "--seeds", "0..2"]).0, 2);
+}
+
+/// Ctrl-C on a terminal goes to the second processes, too.
+#[test]
+#[allow(clippy::disallowed_methods)] // it waits for another process
+fn who_interrupts_a_sweep_is_told_what_has_run() {
+    let place = Place::new();
+    place.file("right.kdl", RIGHT);
+    let args = ["sweep", "right.kdl", "--seeds", "0..1000000", "--double-check", "--out", "a.jsonl"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sim"));
+    command.args(args).current_dir(place.0.path()).process_group(0).stdout(Stdio::piped());
+    let sweep = command.stderr(Stdio::piped()).spawn().expect("sim runs");
+    let group = Pid::from_child(&sweep);
+    let lines =
+        || std::fs::read_to_string(place.0.path().join("a.jsonl")).map_or(0, |text| text.lines().count());
+    while lines() < 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process_group(group, Signal::INT).expect("it runs");
+    let Output { status, stdout, stderr } = sweep.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(130), "{text}");
+    // The first line says what was asked for.
+    assert!(text.contains(&format!("interrupted after {} of 1000000 runs", lines() - 1)), "{text}");
+    assert_eq!(place.sim(&["merge", "a.jsonl"]).0, 4, "not all that was asked for has run");
 }
 
 /// What was found before a run that does not end is kept: its lines, and a verdict on the rest.

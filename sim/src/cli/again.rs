@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::interrupt::Interrupt;
 use super::out::complain;
 use sim::sweep::again;
 
@@ -18,6 +19,8 @@ pub struct Again {
 impl Again {
     /// Exit code 0, or 4 where the other side cannot be understood.
     pub fn run(&self) -> ExitCode {
+        // Ctrl-C reaches it, too; the one that asks says when it is over.
+        let _ = Interrupt::watch();
         let scenario = match super::load(&self.file) {
             Ok(scenario) => scenario,
             Err(code) => return code,

@@ -17,6 +17,7 @@ pub mod check;
 pub mod explore;
 mod figures;
 mod find;
+mod interrupt;
 mod keep;
 pub mod list;
 pub mod merge;

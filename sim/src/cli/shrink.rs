@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 
+use super::interrupt::{self, Interrupt};
 use super::out::{complain, say_on};
 use super::{duration, number};
 use sim::report::SIM;
@@ -34,7 +36,7 @@ pub struct Shrink {
 
 impl Shrink {
     /// Exit code 0: it is as small as it gets. 2: the scenario is wrong, or nothing fails. 4: a run does not come to its end, so
-    /// that it may not be, or the result cannot be written.
+    /// that it may not be, or the result cannot be written. 130: it was interrupted, and what was found by then is written.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let scenario = match super::load(&self.scenario) {
@@ -47,12 +49,15 @@ impl Shrink {
             return ExitCode::from(4);
         }
         let began = Instant::now();
+        // Where it cannot be had, a signal ends the program as it does any other.
+        let interrupt = Interrupt::watch().ok();
         let bar =
             if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let seed = self.seed.unwrap_or(scenario.seeds.start);
         let shrunk = shrink(&scenario, seed, self.patience, |tries, steps| {
             bar.set_message(format!("{steps} steps left after {tries} tries"));
             bar.tick();
+            interrupt.as_ref().map_or(ControlFlow::Continue(()), Interrupt::go_on)
         });
         bar.finish_and_clear();
         let shrunk = match shrunk {
@@ -77,7 +82,14 @@ impl Shrink {
             self.beside(why);
             written = false;
         }
-        if written { ExitCode::SUCCESS } else { ExitCode::from(4) }
+        if shrunk.is_interrupted {
+            complain!("\ninterrupted: it may become smaller still");
+        }
+        match (written, shrunk.is_interrupted) {
+            (false, _) => ExitCode::from(4),
+            (true, true) => ExitCode::from(interrupt::CODE),
+            (true, false) => ExitCode::SUCCESS,
+        }
     }
 
     /// Where to write to, but for standard output.

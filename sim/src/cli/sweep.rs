@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use clap::Args;
 
 use super::duration;
 use super::find::find;
+use super::interrupt::{self, Interrupt};
 use super::keep::keep;
 use super::out::{complain, say, say_on};
 use sim::report::{self, SIM};
@@ -69,14 +70,16 @@ pub struct Sweep {
 
 impl Sweep {
     /// Exit code 0: all held. 1: a promise was broken. 2: a scenario is wrong. 3: not deterministic. 4: the harness failed,
-    /// a run timed out, or a promised state was never reached.
+    /// a run timed out, or a promised state was never reached. 130: it was interrupted, and all had held until then.
     pub fn run(&self) -> ExitCode {
         let plan = match self.plan() {
             Ok(plan) => plan,
             Err(code) => return code,
         };
+        // Where it cannot be had, a signal ends the program as it does any other.
+        let interrupt = Interrupt::watch().ok();
         match self.records() {
-            Ok(records) => ExitCode::from(self.go(&plan, records)),
+            Ok(records) => ExitCode::from(self.go(&plan, records, interrupt.as_ref())),
             Err(why) => {
                 complain!("{why}");
                 ExitCode::from(4)
@@ -112,7 +115,7 @@ impl Sweep {
 
     /// Gives what `sim` ends with. That something could not be written changes that, and nothing of what is said before.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
-    fn go(&self, plan: &Plan, mut records: Option<Records>) -> u8 {
+    fn go(&self, plan: &Plan, mut records: Option<Records>, interrupt: Option<&Interrupt>) -> u8 {
         let head = Head::of(plan);
         let mut sums = Sums::of_one_sweep();
         let mut trouble = Trouble::default();
@@ -131,6 +134,7 @@ impl Sweep {
                 }
             }
             bar.show(&sums, began.elapsed());
+            interrupt.map_or(ControlFlow::Continue(()), Interrupt::go_on)
         });
         bar.clear();
         trouble.of(records.map_or(Ok(()), Records::end));
@@ -141,11 +145,15 @@ impl Sweep {
                 Err(why) => trouble.of(Err(why)),
             }
         }
-        let partial = plan.shard.1 > 1 || end == End::Failed;
-        let code = verdict(&sums, self.allow_unreached || partial);
+        let partial = plan.shard.1 > 1 || matches!(end, End::Failed | End::Interrupted);
+        let mut code = verdict(&sums, self.allow_unreached || partial);
         match end {
             End::Harness(why) => trouble.of(Err(why)),
             End::Budget => say!("\nthe budget ran out after {} of {} runs", sums.runs(), plan.runs()),
+            End::Interrupted => {
+                say!("\ninterrupted after {} of {} runs", sums.runs(), plan.runs());
+                code = if code == 0 { interrupt::CODE } else { code };
+            }
             End::Done | End::Failed => {}
         }
         trouble.tell();

@@ -18,6 +18,7 @@ mod undisturbed;
 mod values;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use self::same::{missed, signature};
@@ -72,15 +73,17 @@ pub struct Shrunk {
     pub tries: u64,
     /// The candidate that ended the search before its time, where one did: it is another failure, and worth as much.
     pub hangs: Option<NotShrunk>,
+    /// Whether whoever looks on ended it before its time.
+    pub is_interrupted: bool,
 }
 
 /// Makes a failing scenario as small as it gets, where no run takes longer than `patience`; `progress` sees each candidate's
-/// number, and the steps that are left.
+/// number, and the steps that are left, and says whether to try more.
 pub fn shrink(
     scenario: &Scenario,
     seed: u64,
     patience: Duration,
-    mut progress: impl FnMut(u64, usize),
+    mut progress: impl FnMut(u64, usize) -> ControlFlow<()>,
 ) -> Result<Shrunk, NotShrunk> {
     let outcome = run_within(scenario, seed, patience)?;
     let Some(first) = outcome.failures.first() else { return Err(NotShrunk::NothingFails { seed }) };
@@ -92,15 +95,16 @@ pub fn shrink(
     let mut best = outcome.scenario.clone();
     best.sometimes.clear();
     let before = count(&best);
-    let (lost, hangs) = (missed(first), None);
+    let (lost, hangs, is_interrupted) = (missed(first), None, false);
+    let (tries, progress) = (0, &mut progress);
     let mut search =
-        Search { target, exact, lost, allowed, best, tries: 0, patience, hangs, progress: &mut progress };
+        Search { target, exact, lost, allowed, best, tries, patience, hangs, is_interrupted, progress };
     search.lost = search.lost.take().filter(|lost| search.is_met_undisturbed(&search.best, lost));
     while search.round() {}
-    let Search { best, tries, hangs, .. } = search;
+    let Search { best, tries, hangs, is_interrupted, .. } = search;
     let scenario = titled(best, &kind, scenario, seed);
     let outcome = run_within(&scenario, scenario.seeds.start, patience)?;
-    Ok(Shrunk { after: count(&scenario), scenario, outcome, kind, before, tries, hangs })
+    Ok(Shrunk { after: count(&scenario), scenario, outcome, kind, before, tries, hangs, is_interrupted })
 }
 
 fn run_within(scenario: &Scenario, seed: u64, patience: Duration) -> Result<Outcome, NotShrunk> {
@@ -128,7 +132,8 @@ struct Search<'a> {
     patience: Duration,
     /// What ended the search before its time.
     hangs: Option<NotShrunk>,
-    progress: &'a mut dyn FnMut(u64, usize),
+    is_interrupted: bool,
+    progress: &'a mut dyn FnMut(u64, usize) -> ControlFlow<()>,
 }
 
 impl Search<'_> {
@@ -144,7 +149,7 @@ impl Search<'_> {
 
     /// Takes a candidate that fails in the same way.
     fn attempt(&mut self, candidate: Scenario) -> bool {
-        if candidate == self.best || self.hangs.is_some() {
+        if candidate == self.best || self.hangs.is_some() || self.is_interrupted {
             return false;
         }
         self.tries += 1;
@@ -161,7 +166,7 @@ impl Search<'_> {
         if same {
             self.best = candidate;
         }
-        (self.progress)(self.tries, count(&self.best));
+        self.is_interrupted = (self.progress)(self.tries, count(&self.best)).is_break();
         same
     }
 
@@ -246,6 +251,11 @@ mod tests {
     use crate::patience::PATIENCE;
     use crate::scenario::syntax::parse;
 
+    /// Nobody interrupts it.
+    fn to_the_end(_: u64, _: usize) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
     /// An expectation that cannot be met, between steps that have nothing to do with it.
     const WRONG: &str = r#"
         scenario "one step is wrong" seeds=9
@@ -268,9 +278,23 @@ mod tests {
     #[test]
     fn what_has_nothing_to_do_with_the_failure_goes() {
         let scenario = parse("wrong.kdl", WRONG).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 9, PATIENCE, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 9, PATIENCE, to_the_end).expect("it fails");
         assert_eq!(shrunk.kind, "unmet expectation");
         assert_eq!(shrunk.after, 2, "{}", crate::scenario::syntax::print(&shrunk.scenario));
+        assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
+    }
+
+    #[test]
+    fn who_interrupts_it_has_what_was_found_by_then() {
+        let scenario = parse("wrong.kdl", WRONG).expect("it is a scenario");
+        let mut tried = 0;
+        let until_it_is_smaller = |tries, steps| {
+            tried = tries;
+            if steps < count(&scenario) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let shrunk = shrink(&scenario, 9, PATIENCE, until_it_is_smaller).expect("it fails");
+        assert!(shrunk.is_interrupted && shrunk.tries == tried);
+        assert!(2 < shrunk.after && shrunk.after < shrunk.before, "{} of {}", shrunk.after, shrunk.before);
         assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
     }
 
@@ -290,7 +314,7 @@ mod tests {
             consume orders expect-count=1
         "#;
         let scenario = parse("cut.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         let [Failure::Unmet { expected, found, .. }] = &shrunk.outcome.failures[..] else {
             panic!("{:?}\n{printed}", shrunk.outcome.failures)
@@ -316,7 +340,7 @@ mod tests {
             consume others
         "#;
         let scenario = parse("lost.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         for line in ["fault sync \"*.log\"", "produce orders", "count=10", "power-loss", "expect-count=10"] {
             assert!(printed.contains(line), "{line} is missing:\n{printed}");
@@ -336,7 +360,7 @@ mod tests {
             consume orders expect-value="other"
         "#;
         let scenario = parse("rounds.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         assert!(!printed.contains("repeat") && printed.contains("produce"), "{printed}");
         assert!(parse("shrunk.kdl", &printed).is_ok(), "{printed}");
@@ -347,7 +371,7 @@ mod tests {
     fn no_expectation_is_made_up() {
         let text = "scenario \"wrong\"\ntopic orders\nproduce orders expect=any expect-offset=7\n";
         let scenario = parse("wrong.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, PATIENCE, |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         assert!(printed.contains("expect=any"), "{printed}");
     }
@@ -355,7 +379,7 @@ mod tests {
     #[test]
     fn a_scenario_that_holds_is_left_alone() {
         let scenario = parse("right.kdl", "scenario \"nothing\"\ntopic orders\n").expect("it is a scenario");
-        assert!(shrink(&scenario, 0, PATIENCE, |_, _| ()).is_err());
+        assert!(shrink(&scenario, 0, PATIENCE, to_the_end).is_err());
     }
 
     /// Without the line that disarms it, the fault keeps the run waiting; what was found before that is kept.
@@ -371,7 +395,7 @@ mod tests {
             start
         "#;
         let scenario = parse("wait.kdl", text).expect("it is a scenario");
-        let shrunk = shrink(&scenario, 0, Duration::from_secs(1), |_, _| ()).expect("it fails");
+        let shrunk = shrink(&scenario, 0, Duration::from_secs(1), to_the_end).expect("it fails");
         assert_eq!(shrunk.kind, "unmet expectation");
         let printed = crate::scenario::syntax::print(&shrunk.scenario);
         assert!(printed.contains("expect-offset=7") && !printed.contains("crash"), "{printed}");
@@ -387,7 +411,7 @@ mod tests {
         let text = "scenario \"long\"\ntopic orders\nadvance \"30m\"\nproduce orders expect=refused\n";
         let scenario = parse("long.kdl", text).expect("it is a scenario");
         let Err(NotShrunk::Hangs { steps, scenario: named, .. }) =
-            shrink(&scenario, 3, Duration::from_millis(1), |_, _| ())
+            shrink(&scenario, 3, Duration::from_millis(1), to_the_end)
         else {
             panic!("a million ticks take longer")
         };

@@ -1,6 +1,6 @@
 //! What there is to do, and threads that do it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -107,6 +107,8 @@ pub enum End {
     Done,
     /// The time was up.
     Budget,
+    /// Whoever looks on wanted no more.
+    Interrupted,
     /// A run failed.
     Failed,
     /// A run did not come to its end, or the other process did not answer.
@@ -131,9 +133,9 @@ enum Told {
 /// How often the one who waits looks at the clock.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Runs them all; `each` sees each result as it comes, and `None` now and then in between. A thread that hangs cannot be
-/// stopped: it is left behind, and ends with the process.
-pub fn sweep(plan: &Plan, each: impl FnMut(Option<Ran>)) -> End {
+/// Runs them all; `each` sees each result as it comes, and `None` now and then in between, and says whether to begin more. A thread
+/// that hangs cannot be stopped: it is left behind, and ends with the process.
+pub fn sweep(plan: &Plan, each: impl FnMut(Option<Ran>) -> ControlFlow<()>) -> End {
     let shared = Arc::new(Shared {
         plan: plan.clone(),
         next: AtomicU64::new(0),
@@ -171,23 +173,31 @@ pub fn sweep(plan: &Plan, each: impl FnMut(Option<Ran>)) -> End {
 impl Shared {
     /// Hears all that the threads tell; an error where one of them hangs.
     #[allow(clippy::disallowed_methods)] // budget and patience are real time; no run sees them
-    fn wait(&self, told: &mpsc::Receiver<Told>, mut each: impl FnMut(Option<Ran>)) -> Result<End, String> {
+    fn wait(
+        &self,
+        told: &mpsc::Receiver<Told>,
+        mut each: impl FnMut(Option<Ran>) -> ControlFlow<()>,
+    ) -> Result<End, String> {
         let (began, mut looked) = (Instant::now(), Instant::now());
         let mut end = End::Done;
         loop {
-            match told.recv_timeout(TICK) {
+            let more = match told.recv_timeout(TICK) {
                 Ok(Told::Ran(ran)) => {
                     if ran.has_failed() && !self.plan.keep_going {
                         end = End::Failed;
                     }
-                    each(Some(*ran));
+                    each(Some(*ran))
                 }
                 Ok(Told::Broken(why)) => {
                     end = End::Harness(why);
                     self.stop.store(true, Ordering::Relaxed);
+                    ControlFlow::Continue(())
                 }
                 Err(RecvTimeoutError::Timeout) => each(None),
                 Err(RecvTimeoutError::Disconnected) => return Ok(end),
+            };
+            if more.is_break() && !self.stop.swap(true, Ordering::Relaxed) {
+                end = End::Interrupted;
             }
             if looked.elapsed() >= TICK {
                 looked = Instant::now();
