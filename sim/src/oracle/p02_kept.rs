@@ -13,6 +13,8 @@
 //! What the scenario destroyed, or a lying disk, may be answered by an error, or be gone where nothing good lay behind it.
 //! Whether bytes are right is P3's business; here they have to be there.
 
+use std::collections::BTreeSet;
+
 use broker::error::Code;
 
 use super::decode::{self, Piece};
@@ -43,6 +45,7 @@ pub(super) fn look(
     // Where a start could not read or, under `always`, sync the log, and has fenced it for that, its end is hidden until the
     // next start, and nothing of it is given up.
     let hides_its_end = look.hides && known.may_hide_its_end();
+    let left = left_before(image, topic, partition, look.start);
     let mut gone = Vec::new();
     let mut survived = Vec::new();
     let what = name(topic, partition);
@@ -71,7 +74,9 @@ pub(super) fn look(
                 let kind = if known.harm.may_be_damaged() { "cut behind damage" } else { "lost" };
                 broke(f, model, kind, &what, slot, offset, found);
             }
-            gone.push(offset);
+            if !left.contains(&offset) {
+                gone.push(offset);
+            }
         }
     }
     prefix(f, model, topic, partition, look);
@@ -96,6 +101,22 @@ pub(super) fn is_hidden(image: Option<&Image>, topic: &str, partition: u32, offs
     let is_it = |piece: &Piece<'_>| matches!(piece, Piece::Record(record) if record.offset == offset);
     let segments = |image| decode::segments(image, topic, partition);
     image.is_some_and(|image| !segments(image).iter().any(|segment| segment.pieces().iter().any(is_it)))
+}
+
+/// The offsets before the start of which good records lie in the files: nobody is sent to what retention is to remove, and where that
+/// fails, the next start finds it again.
+fn left_before(image: Option<&Image>, topic: &str, partition: u32, start: u64) -> BTreeSet<u64> {
+    let Some(image) = image.filter(|_| start > 0) else { return BTreeSet::new() };
+    let mut left = BTreeSet::new();
+    for segment in decode::segments(image, topic, partition).iter().filter(|segment| segment.base < start) {
+        for piece in segment.pieces() {
+            if let Piece::Record(record) = piece {
+                left.insert(record.offset);
+            }
+        }
+    }
+    left.split_off(&start);
+    left
 }
 
 /// Whether an error is one that a destroyed record is answered by: its bytes are others, or cannot be read, or are gone.

@@ -23,9 +23,13 @@ pub(super) fn acknowledged(
     let before = known.slots.get(&place.1).filter(|slot| slot.id != id);
     let is_free = before.is_some_and(|slot| slot.at_risk);
     match before {
-        // Two power losses: one may have taken the record before it, and the other this one.
-        Some(slot) if answer.is_at_risk(model) && slot.may_be_gone() => return,
-        Some(_) if answer.is_at_risk(model) => return model.set_fate(id, Fate::Lost),
+        Some(slot) if answer.is_at_risk(model) && !answer.came_after(model, slot) => {
+            // Two power losses: one may have taken the record before it, and the other this one.
+            if !slot.may_be_gone() {
+                model.set_fate(id, Fate::Lost);
+            }
+            return;
+        }
         Some(slot) if !slot.may_be_gone() => answer.given_twice(f, model, slot),
         _ => {}
     }
@@ -59,6 +63,14 @@ impl Answered<'_> {
     /// Whether that crash may have taken what it speaks of.
     fn is_at_risk(&self, model: &Model) -> bool {
         model.may_have_lost((self.topic, self.place.0), model.produced[&self.id.call].epoch)
+    }
+
+    /// Whether it is about a record that was sent when the one that has the offset was known already: then it has taken its place,
+    /// however late the answer comes.
+    fn came_after(&self, model: &Model, slot: &Slot) -> bool {
+        let sent = &model.produced[&self.id.call];
+        let was_answered = slot.acknowledged && model.produced[&slot.id.call].answer < sent.entry;
+        was_answered || slot.at < sent.at
     }
 
     /// The offset names another record already.

@@ -3,7 +3,7 @@
 use broker::error::Code;
 use faults::Op;
 
-use super::{Answer, At, Event, Mode, Request, Story, World, log};
+use super::{Answer, At, CrashKind, Event, Mode, Moment, Request, Story, World, log, records};
 use crate::trace::Clock;
 
 const NONE: [&str; 0] = [];
@@ -98,4 +98,34 @@ fn what_retention_takes_during_a_look_is_no_hole() {
     };
     assert!(!story(Some(0)));
     assert!(story(None));
+}
+
+/// Retention begins to remove a segment, and somebody looks; then the broker is started again, and all is there.
+#[test]
+fn what_retention_could_not_remove_is_there_again_after_a_start() {
+    let story = |removed: bool, found: &str| {
+        let mut story = Story::bare(Mode::Os);
+        let (topic, retention_ms) = ("orders".into(), None);
+        let keeps = Request::CreateTopic { topic, partitions: 1, retention_bytes: Some(0), retention_ms };
+        let id = story.call(keeps);
+        story.answer(id, Answer::Done);
+        story.stored("abc", 0);
+        let (first, second) = (records(0, "ab"), records(2, "c"));
+        story.add(Event::LookBegins);
+        let id = story.consume(0, 2);
+        story.fetched(id, 2, 'c', 3);
+        for (at, offset) in [(At::Earliest, 2), (At::Latest, 3)] {
+            let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at });
+            story.answer(id, Answer::Offset(Some((offset, 0))));
+        }
+        let both: [(u64, &[u8]); 2] = [(0, &first), (2, &second)];
+        story.image(Moment::Check, if removed { &both[1..] } else { &both });
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        story.again(CrashKind::Process);
+        story.look(found);
+        story.broken()
+    };
+    assert_eq!(story(false, "abc"), NONE);
+    assert_eq!(story(true, "abc"), ["came back"]);
+    assert_eq!(story(false, "axc"), ["other bytes"]);
 }
