@@ -10,6 +10,7 @@
 //! | `round_robin` | the same, where they go to partitions in turn |
 //! | `obstacles`, `answered` | what is in the way of a request; and where nothing is, what must not be missing from its answer |
 //! | `disk_errors`, `topic_changes` | what the disk has done to the broker; and which topics are on their way, or leaving |
+//! | `lost_names` | which topics a power loss may take, or bring back, since the disk has lied |
 //! | `whole_records` | what lay whole in the files before a start, and is there after it |
 //! | `rotten_records` | which records rot has taken |
 //! | `named_stretches` | the damage that a start names, byte for byte |
@@ -25,6 +26,7 @@ pub mod decode;
 mod disk_errors;
 mod identical_records;
 pub mod look;
+mod lost_names;
 pub mod model;
 mod named_stretches;
 mod obstacles;

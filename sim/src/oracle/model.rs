@@ -111,6 +111,8 @@ pub struct Topic {
     pub unsettled: bool,
     /// Its creation or deletion was not answered: it may be there or not.
     pub uncertain: bool,
+    /// What was put into it when it was made may be lost: it may have fewer partitions.
+    pub may_have_fewer: bool,
     /// It may have been deleted, and this one made since.
     pub successor: Option<Successor>,
     /// Which entry of the trace made it known: another topic of its name has another one.
@@ -124,7 +126,8 @@ impl Topic {
     pub fn new(born: usize, partitions: u32, own: Retention, uncertain: bool) -> Self {
         let partitions = vec![Partition::default(); partitions as usize];
         let (retention, by_content) = (own.any(), FnvHashMap::default());
-        Self { partitions, retention, own, unsettled: false, uncertain, successor: None, born, by_content }
+        let (unsettled, may_have_fewer, successor) = (false, false, None);
+        Self { partitions, retention, own, unsettled, uncertain, may_have_fewer, successor, born, by_content }
     }
 }
 

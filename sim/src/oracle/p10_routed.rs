@@ -63,9 +63,9 @@ impl Routing {
         id: RecordId,
     ) {
         let produced = &model.produced[&id.call];
-        let count = model.topics.get(topic).map(|t| t.partitions.len());
-        if count.is_some_and(|count| partition as usize >= count) {
-            let expected = format!("one of the partitions 0 to {}", count.unwrap_or(0).saturating_sub(1));
+        let Some(count) = model.topics.get(topic).map(|t| t.partitions.len()) else { return };
+        if partition as usize >= count {
+            let expected = format!("one of the partitions 0 to {}", count.saturating_sub(1));
             return misrouted(f, model, "no such partition", (topic, partition), id, expected);
         }
         self.in_order_of_calls(f, model, topic, (partition, offset), id);

@@ -51,6 +51,13 @@ impl<'a> InPartition<'a> {
     }
 }
 
+/// The topic that a path belongs to, also while it is made or deleted: its directory has another name then, which begins with its own.
+pub fn topic_at(path: &str) -> Option<&str> {
+    let top = path.split('/').next()?;
+    let topic = top.split('~').next()?;
+    can_be_topic(topic).then_some(topic)
+}
+
 /// The file that says with what a topic was made.
 pub fn settings_of(topic: &str) -> String {
     format!("{topic}/{TOPIC}")
@@ -112,6 +119,16 @@ mod tests {
         assert!(["running", "clean", "was-clean", "orders/0/synced"].into_iter().all(is_of_the_session));
         assert!(!["topic", "orders/0/clean", "clean/topic"].into_iter().any(is_of_the_session));
         assert!(is_bookkeeping("orders/topic") && !is_bookkeeping("orders/0/00000000000000000000.log"));
+    }
+
+    #[test]
+    fn a_topic_is_known_while_it_is_made_or_deleted() {
+        for path in ["orders", "orders~new", "orders~gone", "orders/0", "orders~new/0/x.log"] {
+            assert_eq!(topic_at(path), Some("orders"), "{path}");
+        }
+        for path in [".", "running", "running.tmp", "clean", "~probe"] {
+            assert_eq!(topic_at(path), None, "{path}");
+        }
     }
 
     #[test]

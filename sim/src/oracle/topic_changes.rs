@@ -14,6 +14,8 @@ pub(super) struct TopicChanges {
     creations: u64,
     /// Topics that somebody makes while somebody deletes them, until nobody does either: which came first, no answer tells.
     contested: BTreeSet<Arc<str>>,
+    /// Topics that a power loss may have taken, or brought back, since the disk has lied.
+    doubted: BTreeSet<Arc<str>>,
 }
 
 impl TopicChanges {
@@ -57,6 +59,21 @@ impl TopicChanges {
     /// Whether somebody who is not answered yet makes it, and somebody deletes it, or did when that was asked for.
     pub(super) fn is_contested(&self, topic: &str) -> bool {
         self.contested.contains(topic)
+    }
+
+    /// A power loss may have taken it, or brought it back.
+    pub(super) fn doubt(&mut self, topic: &Arc<str>) {
+        self.doubted.insert(topic.clone());
+    }
+
+    /// It is certain again whether it is there.
+    pub(super) fn is_certain(&mut self, topic: &str) {
+        self.doubted.remove(topic);
+    }
+
+    /// Whether there may be one of this name of which nobody knows, or none though somebody was told that it was made.
+    pub(super) fn is_doubtful(&self, topic: &str) -> bool {
+        self.doubted.contains(topic)
     }
 
     /// How many are deleting it.

@@ -5,6 +5,7 @@
 //! | `calls` | what clients ask and are told |
 //! | `disk` | what the disk does, and fails to do |
 //! | `images` | what files hold |
+//! | `lost_topics` | a power loss over a disk that has lied about which topics there are |
 //! | `starts`, `last_stop` | how the broker comes up and goes down |
 //! | `looks` | what a look at a running broker has found |
 //! | `beside` | a crash that did not happen in the run, and a start after it |
@@ -15,6 +16,7 @@ mod disk;
 mod images;
 mod last_stop;
 mod looks;
+mod lost_topics;
 mod starts;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use std::sync::Arc;
 use super::answered::Asked;
 use super::disk_errors::DiskErrors;
 use super::look::Look;
+use super::lost_names::LostNames;
 use super::model::Model;
 use super::obstacles::{Before, Obstacles};
 use super::p10_routed::Routing;
@@ -56,6 +59,7 @@ pub(crate) struct Walk {
     disk_errors: DiskErrors,
     last_stop: LastStop,
     topic_changes: TopicChanges,
+    lost_names: LostNames,
     logs: Logs,
     /// Calls without their answers.
     calls: BTreeMap<CallId, Open>,

@@ -1,12 +1,36 @@
-//! Topics that come into being: what is known of them while nobody has been told, and what is sent to them meanwhile.
+//! Topics that come into being: what is known of them while nobody has been told, what is sent to them meanwhile,
+//! and which of them a lying disk may take, or bring back.
 
-use super::{Answer, At, Code, CrashKind, Event, Mode, Moment, Request, Story};
+use faults::Op;
+
+use super::{
+    Answer, At, Code, CrashKind, DiskOp, Event, Mode, Moment, Recovered, Request, Story, image, op, recovered,
+};
 
 const NONE: [&str; 0] = [];
 
 fn create() -> Request {
     let (retention_bytes, retention_ms) = (None, None);
     Request::CreateTopic { topic: "orders".into(), partitions: 1, retention_bytes, retention_ms }
+}
+
+fn delete() -> Request {
+    Request::DeleteTopic { topic: "orders".into() }
+}
+
+fn refused(code: Code) -> Answer {
+    Answer::Refused { code, message: String::new(), offset: None }
+}
+
+fn lost() -> Answer {
+    Answer::Lost { why: "timeout".into(), sent: true, told: false }
+}
+
+fn looks_in_vain(story: &mut Story) {
+    story.add(Event::LookBegins);
+    let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Latest });
+    story.answer(id, refused(Code::UnknownTopic));
+    story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
 }
 
 #[test]
@@ -19,10 +43,7 @@ fn a_look_that_nobody_answered_says_nothing_of_a_topic() {
             story.add(Event::LookBegins);
             let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Latest });
             match (last, answered) {
-                (true, _) => story.answer(
-                    id,
-                    Answer::Refused { code: Code::UnknownTopic, message: String::new(), offset: None },
-                ),
+                (true, _) => story.answer(id, refused(Code::UnknownTopic)),
                 (false, true) => story.answer(id, Answer::Offset(Some((0, 0)))),
                 (false, false) => story.lost(id),
             }
@@ -66,7 +87,6 @@ fn who_uses_a_topic_may_be_told_of_it_before_who_made_it() {
 /// after both is certain again.
 #[test]
 fn a_topic_that_is_made_while_it_is_deleted_is_there_or_not() {
-    let delete = || Request::DeleteTopic { topic: "orders".into() };
     let story = |overlap: bool, then_deleted: bool, is_there: bool| {
         let mut story = Story::new(Mode::Os);
         story.stored("a", 0);
@@ -98,7 +118,7 @@ fn a_record_that_is_stored_while_its_topic_is_deleted_is_in_no_topic_for_certain
         let mut story = Story::new(Mode::Always);
         let id = story.asks("a");
         if deleted {
-            let gone = story.call(Request::DeleteTopic { topic: "orders".into() });
+            let gone = story.call(delete());
             story.answer(gone, Answer::Done);
             let made = story.call(create());
             story.told(id, 1, 0);
@@ -112,4 +132,207 @@ fn a_record_that_is_stored_while_its_topic_is_deleted_is_in_no_topic_for_certain
     };
     assert_eq!(story(true), NONE);
     assert_eq!(story(false), ["lost"]);
+}
+
+/// A topic gets its name, or loses it, and the top directory is synced, or is said to be.
+fn renames(story: &mut Story, from: &str, to: &str, lies: bool) {
+    story.add(Event::Disk(DiskOp { to: Some(to.into()), ..op(Op::Rename, from, Ok(0)) }));
+    syncs(story, lies);
+}
+
+fn syncs(story: &mut Story, lies: bool) {
+    story.add(Event::Disk(DiskOp { lies, ..op(Op::SyncDir, "", Ok(0)) }));
+}
+
+/// A topic is made and written to, and perhaps deleted, and then the lights go out. Of its making and of its deletion: whether the sync
+/// is a lie.
+fn made_and_deleted(made: bool, deleted: Option<bool>, mends: bool, kind: CrashKind) -> Story {
+    let mut story = Story::bare(Mode::Always);
+    let id = story.call(create());
+    renames(&mut story, "orders~new", "orders", made);
+    story.answer(id, Answer::Done);
+    story.stored("a", 0);
+    if let Some(lies) = deleted {
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", lies);
+        story.answer(id, Answer::Done);
+    }
+    if mends {
+        syncs(&mut story, false);
+    }
+    story.crash(kind);
+    story
+}
+
+/// What the oracle says where the topic is there then with its record, where it is there without it, and where it is not.
+fn then_there_or_not(story: impl Fn() -> Story) -> [Vec<&'static str>; 3] {
+    let looks = |found: &str| {
+        let mut story = story();
+        story.starts();
+        story.add(Event::Image { moment: Moment::Recovered, image: image(&[(0, &[])]) });
+        story.started(&[]);
+        story.look(found);
+        story.broken()
+    };
+    let mut gone = story();
+    gone.start();
+    looks_in_vain(&mut gone);
+    [looks("a"), looks(""), gone.broken()]
+}
+
+#[test]
+fn a_lie_about_the_top_directory_may_cost_a_topic_that_was_made_or_bring_back_one_that_was_deleted() {
+    let [power, process] = [CrashKind::Power, CrashKind::Process];
+    let made = |lies, mends, kind| then_there_or_not(|| made_and_deleted(lies, None, mends, kind));
+    assert_eq!(made(true, false, power)[2], NONE);
+    for (lies, mends, kind) in [(false, false, power), (true, true, power), (true, false, process)] {
+        let [with, without, gone] = made(lies, mends, kind);
+        assert_eq!(with, NONE);
+        assert_eq!((&without[..], &gone[..]), (&["lost"][..], &["topic lost"][..]), "{lies} {mends}");
+    }
+    let deleted = |lies, mends, kind| then_there_or_not(|| made_and_deleted(false, Some(lies), mends, kind));
+    assert_eq!(deleted(true, false, power), [NONE; 3]);
+    for (lies, mends, kind) in [(false, false, power), (true, true, power), (true, false, process)] {
+        let [with, _, gone] = deleted(lies, mends, kind);
+        assert_eq!((&with[..], &gone[..]), (&["topic back"][..], &NONE[..]), "{lies} {mends}");
+    }
+}
+
+/// The disk lies about a directory while a topic is made, and the lights go out.
+#[test]
+fn a_lie_about_a_topic_in_the_making_may_cost_what_is_in_it() {
+    let story = |path: &str, found: Option<&str>| {
+        let mut story = Story::bare(Mode::Always);
+        let id = story.call(create());
+        story.struck(DiskOp { lies: true, ..op(Op::SyncDir, path, Ok(0)) });
+        renames(&mut story, "orders~new", "orders", false);
+        story.answer(id, Answer::Done);
+        story.stored("a", 0);
+        story.again(CrashKind::Power);
+        match found {
+            Some(found) => story.look(found),
+            None => looks_in_vain(&mut story),
+        }
+        story.broken()
+    };
+    assert_eq!(story("orders~new", None), NONE);
+    assert_eq!(story("orders~new", Some("")), NONE);
+    assert_eq!(story("orders~new/0", Some("")), NONE);
+    assert_eq!(story("orders~new/0", None), ["topic lost"], "its name is there");
+    for path in ["parcels~new", "parcels~new/0", "orders~new/1"] {
+        assert!(story(path, Some("")).contains(&"lost"), "{path}");
+        assert_eq!(story(path, None), ["topic lost"], "{path}");
+    }
+}
+
+#[test]
+fn a_directory_that_nobody_has_synced_is_no_lie() {
+    let mut story = Story::bare(Mode::Always);
+    let id = story.call(create());
+    story.add(Event::Disk(DiskOp { to: Some("orders".into()), ..op(Op::Rename, "orders~new", Ok(0)) }));
+    story.answer(id, Answer::Done);
+    story.again(CrashKind::Power);
+    looks_in_vain(&mut story);
+    assert_eq!(story.broken(), ["topic lost"]);
+}
+
+#[test]
+fn where_a_lie_covers_a_deletion_and_the_making_after_it_either_topic_may_be_there() {
+    let story = |lies: bool| {
+        let mut story = Story::new(Mode::Always);
+        story.stored("a", 0);
+        for (request, from, to) in [(delete(), "orders", "orders~gone"), (create(), "orders~new", "orders")] {
+            let id = story.call(request);
+            renames(&mut story, from, to, lies);
+            story.answer(id, Answer::Done);
+        }
+        story.stored("b", 0);
+        story.crash(CrashKind::Power);
+        story
+    };
+    assert_eq!(then_there_or_not(|| story(true)), [NONE; 3]);
+    let [old, empty, gone] = then_there_or_not(|| story(false));
+    assert_eq!([old, empty, gone], [vec!["other bytes"], vec!["lost"], vec!["topic lost"]]);
+}
+
+#[test]
+fn what_was_in_a_topic_that_was_half_synced_goes_with_it() {
+    let story = |anew: bool| {
+        let mut story = Story::bare(Mode::Always);
+        for last in [false, true] {
+            let id = story.call(create());
+            if !last {
+                story.struck(DiskOp { lies: true, ..op(Op::SyncDir, "orders~new", Ok(0)) });
+            }
+            renames(&mut story, "orders~new", "orders", false);
+            story.answer(id, Answer::Done);
+            if last || !anew {
+                break;
+            }
+            let id = story.call(delete());
+            renames(&mut story, "orders", "orders~gone", false);
+            story.answer(id, Answer::Done);
+        }
+        story.again(CrashKind::Power);
+        looks_in_vain(&mut story);
+        story.broken()
+    };
+    assert_eq!(story(false), NONE);
+    assert_eq!(story(true), ["topic lost"]);
+}
+
+/// A topic that a lie has brought back is deleted once more, and nobody knows whether that was carried out.
+#[test]
+fn a_topic_that_came_back_may_outlast_another_deletion_that_nobody_answers() {
+    let story = |lies: bool| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", lies);
+        story.answer(id, Answer::Done);
+        story.again(CrashKind::Power);
+        let id = story.call(delete());
+        story.answer(id, lost());
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.add(Event::Image { moment: Moment::Recovered, image: image(&[(0, &[])]) });
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["topic back"]);
+}
+
+/// A topic that a lie has brought back may have taken a record, of which nobody can say that it proves that another one was made.
+#[test]
+fn who_stores_a_record_in_a_topic_that_came_back_proves_nothing() {
+    let story = |lies: bool| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", lies);
+        story.answer(id, Answer::Done);
+        story.again(CrashKind::Power);
+        let id = story.call(create());
+        story.stored("a", 0);
+        story.answer(id, lost());
+        looks_in_vain(&mut story);
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["topic lost"]);
+}
+
+/// A topic is deleted, or is about to be, when the lights go out, and a start finds a partition of it that it cannot open.
+#[test]
+fn a_topic_that_comes_back_may_lack_what_was_removed_of_it() {
+    let story = |lies: bool, answered: bool| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", lies);
+        story.answer(id, if answered { Answer::Done } else { lost() });
+        story.crash(CrashKind::Power);
+        story.starts();
+        story.says(Recovered { fenced: Some("its logs are gone".into()), ..recovered() });
+        story.broken()
+    };
+    assert_eq!([story(true, true), story(true, false)], [NONE; 2]);
+    assert_eq!([story(false, true), story(false, false)], [["fenced"]; 2]);
 }

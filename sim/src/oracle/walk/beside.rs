@@ -53,8 +53,8 @@ impl Walk {
         let look = start.look;
         for ((topic, partition), found) in &look.partitions {
             let unheard_of = !self.model.topics.contains_key(topic) && !self.raw;
-            let may_be_there = self.disk_errors.struck_since_start() || self.disk_errors.has_lied_above();
-            if unheard_of && !self.model.lying && !may_be_there {
+            let may_be_there = self.disk_errors.struck_since_start() || self.topic_changes.is_doubtful(topic);
+            if unheard_of && !may_be_there {
                 let expected = ("no such topic: it was deleted, or never made", "the broker serves it");
                 self.findings.broke(Promise::RefusedAbsent, "topic back", topic.as_ref(), expected, &[]);
             }

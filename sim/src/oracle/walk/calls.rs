@@ -90,6 +90,8 @@ impl Walk {
         let Some(open) = self.calls.remove(&id) else { return };
         let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
+        let undone = Answer::Lost { why: "power loss".into(), sent: true, told: false };
+        let answer = if self.may_be_undone(&open, answer) { &undone } else { answer };
         let contested = match &open.request {
             Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic } => {
                 self.topic_changes.is_contested(topic)
@@ -185,6 +187,11 @@ impl Walk {
             Answer::Lost { sent: true, .. } | Answer::Refused { code: Code::OutcomeUnknown, .. } => true,
             _ => return,
         };
+        if !uncertain {
+            self.topic_changes.is_certain(topic);
+        } else if self.topic_changes.is_doubtful(topic) && !self.model.topics.contains_key(topic) {
+            return; // it may be one that nobody knows of
+        }
         // What was made now is new: one of its name whose deletion nobody answered is gone.
         if !uncertain && self.model.topics.get(topic).is_none_or(|known| known.uncertain) {
             self.model.topics.remove(topic);
@@ -231,7 +238,8 @@ impl Walk {
             Answer::Refused { code, .. } => *code != Code::OutcomeUnknown,
             answer => matches!(answer, Answer::Lost { sent: false, .. }),
         };
-        if refused && open.was_deleted && open.asked.creations == self.topic_changes.creations() {
+        let is_gone = open.was_deleted && !self.topic_changes.is_doubtful(topic);
+        if refused && is_gone && open.asked.creations == self.topic_changes.creations() {
             self.model.deleted.insert(topic.clone());
         }
     }
@@ -248,6 +256,7 @@ impl Walk {
                 self.routing.forget(topic);
                 match self.model.topics.get_mut(topic) {
                     _ if !contested => {
+                        self.topic_changes.is_certain(topic);
                         self.model.topics.remove(topic);
                         self.model.deleted.insert(topic.clone());
                     }
@@ -325,7 +334,7 @@ impl Walk {
 
     /// Who makes a topic may be told of it later than who uses it.
     fn placed_before_it_is_known(&mut self, topic: &Arc<str>) {
-        if self.model.topics.contains_key(topic) {
+        if self.model.topics.contains_key(topic) || self.topic_changes.is_doubtful(topic) {
             return;
         }
         let asked = self.calls.values().filter_map(|open| match &open.request {

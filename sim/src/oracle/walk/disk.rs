@@ -122,7 +122,7 @@ impl Walk {
         } else {
             self.done(op);
         }
-        tells(op)
+        self.lost_names.disk(op, self.model.lying) || tells(op)
     }
 
     /// An event that is not the same call once more tells that there was none. Gives whether a call had been interrupted.

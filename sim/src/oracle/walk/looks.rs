@@ -24,6 +24,7 @@ impl Walk {
     /// One consistent look at a running broker has come to its end.
     pub(super) fn looked(&mut self, look: &Look) {
         self.succeeded(look);
+        self.may_be_fewer(look);
         for ((topic, number), found) in &look.partitions {
             let certain = self.model.topics.get(topic).is_some_and(|t| !t.uncertain);
             if found.unknown {
@@ -35,15 +36,17 @@ impl Walk {
                     let said = ("the topic is there", "the broker does not know it");
                     self.findings.broke(Promise::Kept, "topic lost", topic.as_ref(), said, &[]);
                 } else if !certain || self.model.lying {
+                    self.topic_changes.is_certain(topic);
                     self.model.topics.remove(topic);
                 }
                 continue;
             }
             // Where nobody answered, nobody knows whether it is there.
-            if let Some(topic) =
+            if let Some(known) =
                 self.model.topics.get_mut(topic).filter(|_| found.answered || !found.disturbed)
             {
-                topic.uncertain = false;
+                known.uncertain = false;
+                self.topic_changes.is_certain(topic);
             }
             let f = &mut self.findings;
             p01_dense::look(f, &self.model, topic, *number, found);
@@ -76,6 +79,19 @@ impl Walk {
                 let born = self.findings.entry;
                 self.model.appears(&name, Topic::new(born, partitions, own, false), since);
                 self.routing.forget(&name);
+            }
+        }
+    }
+
+    /// Of a topic that may lack what was put into it, a look shows which partitions are left.
+    fn may_be_fewer(&mut self, look: &Look) {
+        for (name, known) in self.model.topics.iter_mut().filter(|(_, known)| known.may_have_fewer) {
+            let of_topic = look.partitions.iter().filter(|((topic, _), _)| topic == name);
+            let there =
+                of_topic.filter(|(_, found)| !found.unknown).map(|((_, number), _)| *number + 1).max();
+            if let Some(there) = there {
+                known.partitions.truncate(there as usize);
+                known.may_have_fewer = false;
             }
         }
     }

@@ -70,7 +70,9 @@ impl Walk {
         let Some(why) = &said.fenced else { return };
         let is_harmed =
             |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
-        if !self.model.partition(&said.topic, said.partition).is_some_and(is_harmed) {
+        let known = self.model.partition(&said.topic, said.partition);
+        let came_back = known.is_none() && self.topic_changes.is_doubtful(&said.topic);
+        if !came_back && !known.is_some_and(is_harmed) {
             let expected = ("the partition takes writes after a restart", why.as_str());
             let what = name(&said.topic, said.partition);
             self.findings.broke(Promise::Live, "fenced", what, expected, &[]);
@@ -157,6 +159,9 @@ impl Walk {
             }
         }
         self.obstacles.down(now);
+        if kind == CrashKind::Power {
+            self.names_may_be_lost(); // and with them what is in them
+        }
         self.down = None; // what a start has found that did not come to its end
         self.last_stop.went_down(kind, self.model.all().any(|known| known.indexes.are_cramped()));
         self.model.marked |= kind == CrashKind::Stop;
