@@ -62,9 +62,11 @@ fn is_left_to_do(model: &Model, path: &str) -> bool {
     paths::is_mark_of_a_failed_sync(path) && known.is_some_and(|known| known.durable.is_left_to_copy())
 }
 
+/// Of a topic that nobody knows of, nobody knows that either.
 fn is_damaged(model: &Model, path: &str) -> bool {
-    let known = InPartition::of(path).and_then(|of| model.partition(of.topic, of.partition));
-    known.is_some_and(|known| known.harm.may_be_damaged() || !known.indexes.are_trusted())
+    let Some(of) = InPartition::of(path) else { return false };
+    let known = model.partition(of.topic, of.partition);
+    known.is_none_or(|known| known.harm.may_be_damaged() || !known.indexes.are_trusted())
 }
 
 fn files(image: &Image) -> BTreeMap<Arc<str>, Arc<[u8]>> {

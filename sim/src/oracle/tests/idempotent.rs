@@ -7,9 +7,11 @@ use crate::trace::{Again, Image, ImageFile};
 
 #[test]
 fn damage_is_recovered_to_the_same_twice() {
-    let story = |before: CrashKind, how: Again, again: &str| {
-        let mut story = Story::new(Mode::Os);
-        story.stored("abc", 0);
+    let story_of = |is_known: bool, before: CrashKind, how: Again, again: &str| {
+        let mut story = if is_known { Story::new(Mode::Os) } else { Story::bare(Mode::Os) };
+        if is_known {
+            story.stored("abc", 0);
+        }
         story.crash(before);
         let whole = records(0, "abc");
         let damaged = [&whole[..29], &[0; 29], &whole[58..]].concat();
@@ -20,11 +22,14 @@ fn damage_is_recovered_to_the_same_twice() {
         story.add(Event::Again { how, once: image(&[(0, &records(0, "a"))]), other });
         story.broken()
     };
-    for how in [Again::Twice, Again::Killed { operation: 3 }] {
-        assert_eq!(story(CrashKind::Process, how, "a"), [""; 0]);
-        assert_eq!(story(CrashKind::Process, how, "ab").len(), 1, "{how:?}");
+    for (how, is_known) in
+        [(Again::Twice, true), (Again::Killed { operation: 3 }, true), (Again::Twice, false)]
+    {
+        let story = |before, again| story_of(is_known, before, how, again);
+        assert_eq!(story(CrashKind::Process, "a"), [""; 0]);
+        assert_eq!(story(CrashKind::Process, "ab").len(), 1, "{how:?}");
         // The first one may have trusted the stop, and not have looked.
-        assert_eq!(story(CrashKind::Stop, how, "ab"), [""; 0]);
+        assert_eq!(story(CrashKind::Stop, "ab"), [""; 0]);
     }
 }
 
