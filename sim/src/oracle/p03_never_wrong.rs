@@ -30,6 +30,9 @@ pub(super) fn read(
     let what = || format!("{} offset {}", name(topic, partition), seen.offset);
     let found = || format!("{} with timestamp {}", show(seen.key.as_deref(), &seen.value), seen.timestamp);
     match known.slots.get(&seen.offset) {
+        Some(slot) if is_replaced_by_its_like(model, topic, slot, seen) => {
+            learn(f, model, topic, partition, seen, given, (what(), found()));
+        }
         Some(slot) if model.has_content(slot.id, seen.key.as_ref(), &seen.value) => {
             if let Some(timestamp) = slot.timestamp.filter(|t| *t != seen.timestamp) {
                 let expected = format!("the timestamp {timestamp}, as read before");
@@ -69,6 +72,15 @@ pub(super) fn read(
         }
         _ => learn(f, model, topic, partition, seen, given, (what(), found())),
     }
+}
+
+/// Whether a record that a crash may have taken was replaced by another one with the same content: it has another timestamp.
+fn is_replaced_by_its_like(model: &Model, topic: &str, slot: &Slot, seen: &Seen) -> bool {
+    let other = |id: &RecordId| *id != slot.id && model.fate(*id) == Fate::Open;
+    let is_other = slot.at_risk && slot.timestamp.is_some_and(|timestamp| timestamp != seen.timestamp);
+    is_other
+        && model.has_content(slot.id, seen.key.as_ref(), &seen.value)
+        && model.alike(topic, &model.content(slot.id)).iter().any(other)
 }
 
 fn slot_mut<'a>(model: &'a mut Model, topic: &str, partition: u32, offset: u64) -> Option<&'a mut Slot> {

@@ -3,7 +3,8 @@
 use faults::Errno;
 
 use super::{
-    At, Code, CrashKind, DiskOp, Event, Mode, Moment, Op, Pace, Request, Story, World, log, op, records,
+    Answer, At, Code, CrashKind, DiskOp, Event, Mode, Moment, Op, Pace, Request, Seen, Story, World, log, op,
+    records, value,
 };
 
 const NONE: [&str; 0] = [];
@@ -459,4 +460,30 @@ fn who_is_answered_late_cannot_have_the_offset_of_what_is_there() {
     };
     assert_eq!(story(true), ["given twice"]);
     assert_eq!(story(false), NONE);
+}
+
+/// A record was read, and may be gone after a power loss; one with the same content is sent, and nobody hears of it.
+#[test]
+fn a_record_may_have_taken_the_place_of_one_with_the_same_content() {
+    let story = |kind: CrashKind, sent: bool, timestamp: u64| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        story.reads(0, 0, 'a');
+        story.again(kind);
+        if sent {
+            let id = story.asks("a");
+            story.lost(id);
+        }
+        let id = story.consume(0, 0);
+        let seen = Seen { offset: 0, timestamp, key: None, value: value('a') };
+        story.answer(id, Answer::Fetched { records: vec![seen], start: 0, end: 1 });
+        story.broken().contains(&"timestamp")
+    };
+    let [power, process] = [CrashKind::Power, CrashKind::Process];
+    for kind in [power, process] {
+        assert!(!story(kind, true, 0));
+    }
+    assert!(!story(power, true, 7));
+    assert!(story(power, false, 7));
+    assert!(story(process, true, 7));
 }
