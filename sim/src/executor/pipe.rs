@@ -106,7 +106,9 @@ pub(super) fn remember(stage: &Stage, request: &Request, answer: &Answer) {
             stage.retention.set(stage.retention.get() || own);
             let mut topics = stage.topics.borrow_mut();
             if lost {
-                topics.entry(topic.clone()).or_insert(*partitions);
+                // Where there was one of its name, either may be there.
+                let most = topics.entry(topic.clone()).or_default();
+                *most = (*most).max(*partitions);
             } else {
                 topics.insert(topic.clone(), *partitions);
             }

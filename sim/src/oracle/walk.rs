@@ -8,6 +8,7 @@
 //! | `lost_topics` | a power loss over a disk that has lied about which topics there are |
 //! | `starts`, `last_stop` | how the broker comes up and goes down |
 //! | `looks` | what a look at a running broker has found |
+//! | `successors` | topics that may have taken the place of others of their name |
 //! | `beside` | a crash that did not happen in the run, and a start after it |
 
 mod beside;
@@ -18,6 +19,7 @@ mod last_stop;
 mod looks;
 mod lost_topics;
 mod starts;
+mod successors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

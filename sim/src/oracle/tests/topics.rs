@@ -4,8 +4,11 @@
 use faults::Op;
 
 use super::{
-    Answer, At, Code, CrashKind, DiskOp, Event, Mode, Moment, Recovered, Request, Story, image, op, recovered,
+    Answer, At, Code, CrashKind, DiskOp, Event, Mode, Moment, Placed, Recovered, Request, Sent, Story, image,
+    op, recovered, value,
 };
+use crate::oracle::p10_routed::partition_of;
+use crate::trace::ListedPartition;
 
 const NONE: [&str; 0] = [];
 
@@ -335,4 +338,82 @@ fn a_topic_that_comes_back_may_lack_what_was_removed_of_it() {
     };
     assert_eq!([story(true, true), story(true, false)], [NONE; 2]);
     assert_eq!([story(false, true), story(false, false)], [["fenced"]; 2]);
+}
+
+#[test]
+fn where_nobody_knows_whether_a_topic_was_made_anew_a_look_shows_it() {
+    let story = |between: &str, looks: &[&str]| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        for request in [delete(), create()] {
+            let id = story.call(request);
+            story.answer(id, lost());
+        }
+        for (offset, letter) in (0..).zip(between.chars()) {
+            story.stored(&letter.to_string(), offset);
+        }
+        looks.iter().for_each(|found| story.look(found));
+        story.broken()
+    };
+    assert_eq!(story("", &["ab", "ab"]), NONE, "it is the old one");
+    assert_eq!(story("", &["", ""]), NONE, "it is the new one");
+    assert_eq!(story("", &["a"]), ["lost"]);
+    assert_eq!(story("", &["ab", ""]), ["lost"]);
+    assert_eq!(story("c", &["c", "c"]), NONE);
+    assert_eq!(story("c", &["c", ""]), ["lost"]);
+    assert_eq!(story("cd", &["c"]), ["lost"]);
+    assert_eq!(story("c", &["cx"]), ["nobody's bytes"]);
+}
+
+#[test]
+fn of_two_empty_topics_the_number_of_partitions_shows_which_one_is_there() {
+    // How many partitions the new one is to have, how many there are, and how many are listed then.
+    let story = |new: u32, there: u32, listed: u32| {
+        let mut story = Story::new(Mode::Os);
+        let (retention_bytes, retention_ms) = (None, None);
+        let topic = "orders".into();
+        let made = Request::CreateTopic { topic, partitions: new, retention_bytes, retention_ms };
+        for request in [delete(), made] {
+            let id = story.call(request);
+            story.answer(id, lost());
+        }
+        story.add(Event::LookBegins);
+        for partition in 0..new.max(1) {
+            let id = story.call(Request::Offsets { topic: "orders".into(), partition, at: At::Latest });
+            let answer = Answer::Offset(Some((0, 0)));
+            story.answer(id, if partition < there { answer } else { refused(Code::UnknownPartition) });
+        }
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        let id = story.call(Request::ListPartitions { topic: "orders".into() });
+        let (start, end, bytes, fenced, unopened) = (0, 0, 0, false, false);
+        let partition = |number| ListedPartition { number, start, end, bytes, fenced, unopened };
+        story.answer(id, Answer::Partitions((0..listed).map(partition).collect()));
+        story.broken()
+    };
+    assert_eq!(story(2, 1, 1), NONE, "it is the old one");
+    assert_eq!(story(2, 2, 2), NONE, "it is the new one");
+    assert_eq!(story(2, 1, 2), ["partitions not listed"]);
+    assert_eq!(story(2, 2, 1), ["partitions not listed"]);
+}
+
+/// A topic of two partitions that a lie has brought back: nobody knows how many it has.
+#[test]
+fn nobody_knows_where_a_record_goes_in_a_topic_that_came_back() {
+    let story = |lies: bool, partition: u32| {
+        let mut story = Story::with_partitions(Mode::Os, 2);
+        if lies {
+            let id = story.call(delete());
+            renames(&mut story, "orders", "orders~gone", true);
+            story.answer(id, Answer::Done);
+            story.again(CrashKind::Power);
+        }
+        let records = [Sent { key: Some("k0".into()), value: value('a') }].into();
+        let id = story.call(Request::Produce { topic: "orders".into(), partition: None, records });
+        story.answer(id, Answer::Produced(vec![Placed::At(partition, 0)]));
+        story.broken()
+    };
+    let right = partition_of(b"k0", 2);
+    assert_eq!(story(false, right), NONE);
+    assert_eq!(story(false, 1 - right), ["wrong partition"]);
+    assert_eq!([story(true, 0), story(true, 1)], [NONE; 2]);
 }

@@ -135,7 +135,8 @@ impl Walk {
                     let what = format!("{}, asked by {}", name(topic, *partition), open.client);
                     p01_dense::answer(&mut self.findings, &what, *from, records);
                     p12_bounded::answer(&mut self.findings, &what, *max_bytes, records);
-                    for seen in records {
+                    let is_open = self.model.topics.get(topic).is_some_and(|known| known.successor.is_some());
+                    for seen in records.iter().filter(|_| !is_open) {
                         p03_never_wrong::read(
                             &mut self.findings,
                             &mut self.model,
@@ -202,8 +203,9 @@ impl Walk {
             self.model.appears(topic, Topic::new(born, partitions, own, uncertain), since);
             return;
         };
-        let successor = Successor { partitions, own, since };
-        known.successor = (uncertain && known.uncertain).then_some(successor);
+        if uncertain && known.uncertain {
+            known.successor = Some(Successor { partitions, own, since });
+        }
         known.uncertain &= uncertain;
     }
 
@@ -318,7 +320,9 @@ impl Walk {
             Placed::At(partition, offset) => {
                 let at = (partition, offset);
                 self.placed_before_it_is_known(topic);
-                self.placed_in_successor(topic, at);
+                if !self.tells_which_one(topic, at) {
+                    return self.routing.unclear(topic);
+                }
                 p05_no_reuse::acknowledged(&mut self.findings, &mut self.model, topic, at, id, now);
                 self.routing.acknowledged(&mut self.findings, &self.model, topic, at, id);
             }
@@ -346,18 +350,6 @@ impl Walk {
         });
         if let Some((partitions, own, since)) = asked.max() {
             self.model.appears(topic, Topic::new(self.findings.entry, partitions, own, false), since);
-        }
-    }
-
-    /// Where the offset is another record's already, the topic is the new one; where it is not, it is there in any case.
-    fn placed_in_successor(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) {
-        let Some(known) = self.model.topics.get_mut(topic) else { return };
-        let Some(Successor { partitions, own, since }) = known.successor.take() else { return };
-        known.uncertain = false;
-        if known.partitions.get(partition as usize).is_none_or(|p| p.slots.contains_key(&offset)) {
-            let born = self.findings.entry;
-            self.model.appears(topic, Topic::new(born, partitions, own, false), since);
-            self.routing.forget(topic);
         }
     }
 

@@ -1,10 +1,7 @@
 //! What a look at a running broker has found, taken together.
 
-use std::sync::Arc;
-
 use super::Walk;
-use crate::oracle::look::{Look, PartitionLook};
-use crate::oracle::model::{Successor, Topic};
+use crate::oracle::look::Look;
 use crate::oracle::{Promise, p01_dense, p02_kept, p04_refused_absent, p07_time, p09_damage};
 use crate::trace::TopicPartition;
 
@@ -57,30 +54,6 @@ impl Walk {
         }
         p04_refused_absent::look(&mut self.findings, &mut self.model, look);
         self.seen(look);
-    }
-
-    /// Where both a deletion and the creation after it went unanswered, an empty topic with as many partitions is the new one.
-    fn succeeded(&mut self, look: &Look) {
-        let names: Vec<Arc<str>> = self.model.topics.keys().cloned().collect();
-        for name in names {
-            let Some(known) = self.model.topics.get_mut(&name) else { continue };
-            let Some(Successor { partitions, own, since }) = known.successor else { continue };
-            let of_topic = look.partitions.iter().filter(|((topic, _), _)| *topic == name);
-            let there: Vec<&PartitionLook> =
-                of_topic.map(|(_, found)| found).filter(|p| !p.unknown).collect();
-            if there.is_empty() {
-                continue;
-            }
-            known.successor = None;
-            let has_its_partitions = there.len() == partitions as usize;
-            let is_empty = there.iter().all(|found| found.ranged && found.end == 0);
-            let is_new = known.uncertain && has_its_partitions && is_empty;
-            if is_new {
-                let born = self.findings.entry;
-                self.model.appears(&name, Topic::new(born, partitions, own, false), since);
-                self.routing.forget(&name);
-            }
-        }
     }
 
     /// Of a topic that may lack what was put into it, a look shows which partitions are left.
