@@ -105,6 +105,24 @@ fn an_index_has_the_interval_of_a_broker_that_wrote_it() {
     assert_eq!(story(&[], true), ["entries"]);
 }
 
+/// The broker comes up with another index interval, and cannot read which partitions the topic has: none of them is opened.
+#[test]
+fn an_index_that_was_not_opened_is_left_as_it_was() {
+    let story = |errno: Option<Errno>| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("ab", 0);
+        story.crash(CrashKind::Process);
+        story.interval = 3;
+        story.starts();
+        errno.into_iter().for_each(|errno| story.struck(op(Op::List, "orders", Err(errno))));
+        story.says_nothing();
+        image(&mut story, Moment::Recovered, &RIGHT);
+        story.broken()
+    };
+    assert_eq!(story(Some(Errno::EIO)), NONE);
+    assert_eq!(story(None), ["entries"]);
+}
+
 /// A power loss took records and left their entries, and there was no room to build the index anew.
 #[test]
 fn an_index_that_there_was_no_room_to_build_anew_may_be_ahead_of_its_log() {

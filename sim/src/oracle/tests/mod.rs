@@ -117,6 +117,11 @@ impl Story {
         }));
     }
 
+    /// A start that opens nothing.
+    fn says_nothing(&mut self) {
+        self.add(Event::Started { clean: self.stopped, partitions: Vec::new(), notes: Vec::new() });
+    }
+
     /// A start that says of partition 0 which offsets are damaged: from the first to before the second.
     fn started(&mut self, damage: &[(u64, u64)]) {
         self.found(0, damage);

@@ -63,6 +63,19 @@ impl Walk {
         }
         self.after_a_stop(clean, said);
         self.kept_whole(said);
+        self.left_closed(said);
+    }
+
+    /// What a start could not open, and says nothing of, is left as it is until the next.
+    fn left_closed(&mut self, said: &[Recovered]) {
+        for (topic, known) in &mut self.model.topics {
+            for (number, known) in (0..).zip(&mut known.partitions) {
+                let is_told = said.iter().any(|said| said.topic == *topic && said.partition == number);
+                if !is_told && known.failures.allow_a_fence() {
+                    known.failures.started(true, true);
+                }
+            }
+        }
     }
 
     /// Where nothing has failed in a start, only harm that was done to a partition excuses it from taking writes.
