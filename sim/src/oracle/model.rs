@@ -241,13 +241,16 @@ impl Model {
     }
 
     /// A topic becomes known, with what has been sent to it: requests that were not over at this entry of the trace, when
-    /// it was asked for, may have found it there.
+    /// it was asked for, may have found it there, and not the one of its name that was known before.
     pub fn appears(&mut self, name: &Arc<str>, mut topic: Topic, since: usize) {
-        let sent = self.produced.iter().filter(|(_, produced)| produced.topic == *name);
+        let sent = self.produced.iter_mut().filter(|(_, produced)| produced.topic == *name);
         for (call, produced) in sent.filter(|(_, produced)| !produced.answered || produced.answer > since) {
             for (index, sent) in produced.records.iter().enumerate() {
                 let content = (sent.key.clone(), sent.value.clone());
                 topic.by_content.entry(content).or_default().push(RecordId { call: *call, index });
+                if matches!(produced.fates[index], Fate::Found(..) | Fate::Acknowledged(..)) {
+                    produced.fates[index] = Fate::Open;
+                }
             }
         }
         topic.retention |= self.retention.any();

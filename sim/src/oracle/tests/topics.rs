@@ -417,3 +417,22 @@ fn nobody_knows_where_a_record_goes_in_a_topic_that_came_back() {
     assert_eq!(story(false, 1 - right), ["wrong partition"]);
     assert_eq!([story(true, 0), story(true, 1)], [NONE; 2]);
 }
+
+/// Nobody knows whether a topic was made. It is asked for again, and a record is stored before that one's answer says that it is new.
+#[test]
+fn a_record_may_be_in_the_topic_whose_making_was_answered_last() {
+    let story = |found: &str| {
+        let mut story = Story::bare(Mode::Os);
+        let id = story.call(create());
+        story.answer(id, lost());
+        let id = story.call(create());
+        story.stored("a", 0);
+        story.answer(id, Answer::Done);
+        found.split(' ').for_each(|found| story.look(found));
+        story.broken()
+    };
+    assert_eq!(story("a"), NONE);
+    assert_eq!(story("a a"), NONE);
+    assert_eq!(story("a "), ["lost"]);
+    assert_eq!(story("aa"), ["a second copy"]);
+}
