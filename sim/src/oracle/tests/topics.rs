@@ -436,3 +436,45 @@ fn a_record_may_be_in_the_topic_whose_making_was_answered_last() {
     assert_eq!(story("a "), ["lost"]);
     assert_eq!(story("aa"), ["a second copy"]);
 }
+
+/// Whoever makes or deletes a topic is answered when the lights have gone out already.
+#[test]
+fn what_a_late_answer_tells_of_a_topic_a_lie_may_have_undone() {
+    let crossed = |there: bool, lies: bool, answer: Answer| {
+        let mut story = if there { Story::new(Mode::Always) } else { Story::bare(Mode::Always) };
+        let (request, from, to) =
+            if there { (delete(), "orders", "orders~gone") } else { (create(), "orders~new", "orders") };
+        let id = story.call(request);
+        renames(&mut story, from, to, lies);
+        story.crash(CrashKind::Power);
+        story.answer(id, answer);
+        story
+    };
+    let made = |lies| then_there_or_not(|| crossed(false, lies, Answer::Done));
+    assert_eq!(made(true)[2], NONE);
+    assert_eq!(made(false)[2], ["topic lost"]);
+    let deleted = |lies| then_there_or_not(|| crossed(true, lies, Answer::Done));
+    assert_eq!(deleted(true)[1], NONE);
+    assert_eq!(deleted(false)[1], ["topic back"]);
+}
+
+/// A topic is deleted, and somebody asks for it again, to whom the lights going out leave nothing but an error.
+#[test]
+fn who_could_not_make_a_topic_anew_does_not_know_that_there_is_none() {
+    let story = |lies: bool, answer: Answer| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", lies);
+        story.answer(id, Answer::Done);
+        let id = story.call(create());
+        story.crash(CrashKind::Power);
+        story.answer(id, answer);
+        story
+    };
+    let unsent = || Answer::Lost { why: "no connection".into(), sent: false, told: false };
+    for answer in [unsent(), refused(Code::StorageFull)] {
+        let is_back = |lies| then_there_or_not(|| story(lies, answer.clone()))[1].clone();
+        assert_eq!(is_back(true), NONE);
+        assert_eq!(is_back(false), ["topic back"]);
+    }
+}

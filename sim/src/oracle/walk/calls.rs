@@ -91,7 +91,7 @@ impl Walk {
         let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
         let undone = Answer::Lost { why: "power loss".into(), sent: true, told: false };
-        let answer = if self.may_be_undone(&open, answer) { &undone } else { answer };
+        let answer = if self.may_be_undone(&open) { &undone } else { answer };
         let contested = match &open.request {
             Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic } => {
                 self.topic_changes.is_contested(topic)
@@ -240,8 +240,7 @@ impl Walk {
             Answer::Refused { code, .. } => *code != Code::OutcomeUnknown,
             answer => matches!(answer, Answer::Lost { sent: false, .. }),
         };
-        let is_gone = open.was_deleted && !self.topic_changes.is_doubtful(topic);
-        if refused && is_gone && open.asked.creations == self.topic_changes.creations() {
+        if refused && open.was_deleted && open.asked.creations == self.topic_changes.creations() {
             self.model.deleted.insert(topic.clone());
         }
     }

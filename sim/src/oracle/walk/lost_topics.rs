@@ -1,11 +1,9 @@
 //! The lights go out over a disk that has lied about which topics there are, and what is in them.
 
-use std::sync::Arc;
-
 use super::{Open, Walk};
 use crate::oracle::lost_names::Lost;
 use crate::oracle::model::Partition;
-use crate::trace::{Answer, Request};
+use crate::trace::Request;
 
 impl Walk {
     /// Topics may be gone, or back, or lack what was put into them.
@@ -41,12 +39,10 @@ impl Walk {
     }
 
     /// Whether an answer was on its way when such a power loss may have undone what it tells of.
-    pub(super) fn may_be_undone(&self, open: &Open, answer: &Answer) -> bool {
-        let is_of = |topic: &Arc<str>| self.topic_changes.is_doubtful(topic);
-        let doubted = match &open.request {
-            Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic } => is_of(topic),
-            _ => false,
+    pub(super) fn may_be_undone(&self, open: &Open) -> bool {
+        let (Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic }) = &open.request else {
+            return false;
         };
-        doubted && open.epoch != self.model.epoch && !matches!(answer, Answer::Lost { sent: false, .. })
+        open.epoch != self.model.epoch && self.topic_changes.is_doubtful(topic)
     }
 }
