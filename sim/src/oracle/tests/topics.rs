@@ -478,3 +478,31 @@ fn who_could_not_make_a_topic_anew_does_not_know_that_there_is_none() {
         assert_eq!(is_back(false), ["topic back"]);
     }
 }
+
+/// A topic that a lie has brought back has fewer partitions than the one that was made after it.
+#[test]
+fn a_topic_that_came_back_with_fewer_partitions_is_there() {
+    let story = |there: u32| {
+        let mut story = Story::new(Mode::Always);
+        let id = story.call(delete());
+        renames(&mut story, "orders", "orders~gone", true);
+        story.answer(id, Answer::Done);
+        story.again(CrashKind::Power);
+        story.add(Event::LookBegins);
+        for partition in 0..2 {
+            let id = story.call(Request::Offsets { topic: "orders".into(), partition, at: At::Latest });
+            let is_there = partition < there;
+            story.answer(
+                id,
+                if is_there { Answer::Offset(Some((0, 0))) } else { refused(Code::UnknownPartition) },
+            );
+        }
+        story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+        story.crash(CrashKind::Process);
+        story.starts();
+        story.says(Recovered { fenced: Some("its logs are gone".into()), ..recovered() });
+        story.broken()
+    };
+    assert_eq!(story(1), NONE);
+    assert_eq!(story(0), ["fenced"]);
+}

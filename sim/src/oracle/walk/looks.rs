@@ -33,7 +33,10 @@ impl Walk {
                     let said = ("the topic is there", "the broker does not know it");
                     self.findings.broke(Promise::Kept, "topic lost", topic.as_ref(), said, &[]);
                 } else if !certain || self.model.lying {
-                    self.topic_changes.is_certain(topic);
+                    let mut all = look.partitions.iter().filter(|((of, _), _)| of == topic);
+                    if all.all(|(_, found)| found.unknown) {
+                        self.topic_changes.is_certain(topic);
+                    }
                     self.model.topics.remove(topic);
                 }
                 continue;
