@@ -8,11 +8,13 @@ mod derived;
 mod idempotent;
 mod kept;
 mod live;
+mod lost_topics;
 mod refused_absent;
 mod retained;
 mod routed;
 mod stops;
 mod strays;
+mod successors;
 mod time;
 mod topics;
 mod whole_records;
@@ -305,6 +307,17 @@ impl Story {
         self.add(Event::LookEnds { complete: true, unseen: Vec::new() });
     }
 
+    /// Somebody looks at two partitions, of which there are as many as this, without records; the others are unknown, in these words.
+    fn looks_at_two(&mut self, there: u32, unknown: Code) {
+        self.add(Event::LookBegins);
+        for partition in 0..2 {
+            let id = self.call(Request::Offsets { topic: "orders".into(), partition, at: At::Latest });
+            let nothing = Answer::Offset(Some((0, 0)));
+            self.answer(id, if partition < there { nothing } else { refused(unknown) });
+        }
+        self.add(Event::LookEnds { complete: true, unseen: Vec::new() });
+    }
+
     fn unreadable(&mut self, id: CallId, code: Code, offset: u64) {
         self.answer(id, Answer::Refused { code, message: String::new(), offset: Some(offset) });
     }
@@ -402,4 +415,28 @@ fn image(logs: &[(u64, &[u8])]) -> Arc<Image> {
 fn records(base: u64, letters: &str) -> Vec<u8> {
     let record = |(offset, letter)| decode::record(offset, offset, None, &value(letter));
     (base..).zip(letters.chars()).flat_map(record).collect()
+}
+
+fn create() -> Request {
+    let (retention_bytes, retention_ms) = (None, None);
+    Request::CreateTopic { topic: "orders".into(), partitions: 1, retention_bytes, retention_ms }
+}
+
+fn delete() -> Request {
+    Request::DeleteTopic { topic: "orders".into() }
+}
+
+fn refused(code: Code) -> Answer {
+    Answer::Refused { code, message: String::new(), offset: None }
+}
+
+fn lost() -> Answer {
+    Answer::Lost { why: "timeout".into(), sent: true, told: false }
+}
+
+fn looks_in_vain(story: &mut Story) {
+    story.add(Event::LookBegins);
+    let id = story.call(Request::Offsets { topic: "orders".into(), partition: 0, at: At::Latest });
+    story.answer(id, refused(Code::UnknownTopic));
+    story.add(Event::LookEnds { complete: true, unseen: Vec::new() });
 }

@@ -18,13 +18,7 @@ impl Walk {
                     self.model.topics.remove(&topic);
                     self.routing.forget(&topic);
                 }
-                Some(known) => {
-                    known.uncertain |= undone.made;
-                    // What of it was removed already does not come back with its name.
-                    if undone.deleted {
-                        known.partitions.iter_mut().for_each(Partition::lied);
-                    }
-                }
+                Some(known) => known.uncertain |= undone.made,
                 None => {}
             }
         }
