@@ -136,6 +136,14 @@ impl Partition {
         }
     }
 
+    /// The broker has gone down, and has left this one closed since: what it had not synced then, it has not.
+    pub fn left_unsynced(&mut self, slack: Millis, went_down: Millis) {
+        for (&offset, slot) in &mut self.slots {
+            let slack = slack.saturating_add(self.stalls.since(slot.at));
+            slot.doubtful |= !slot.survives(self.durable.covers(offset), slack, went_down);
+        }
+    }
+
     /// Clean pages have left the cache, and with them what a failed sync or a lying disk has dropped: nobody can read it any more.
     pub fn caches_dropped(&mut self, starts: u32) {
         self.indexes.caches_dropped(starts);

@@ -487,3 +487,30 @@ fn a_record_may_have_taken_the_place_of_one_with_the_same_content() {
     assert!(story(power, false, 7));
     assert!(story(process, true, 7));
 }
+
+/// A process crash, a start that cannot read which partitions the topic has, and a power loss much later.
+#[test]
+fn what_a_start_could_not_open_it_does_not_sync() {
+    let story = |opened: bool, waited: bool| {
+        let mut story = Story::new(Mode::Interval(10));
+        story.stored("a", 0);
+        if waited {
+            story.later(100);
+        }
+        story.crash(CrashKind::Process);
+        story.starts();
+        if opened {
+            story.found(1, &[]);
+        } else {
+            story.struck(op(Op::List, "orders", Err(Errno::EIO)));
+            story.says_nothing();
+        }
+        story.later(100);
+        story.again(CrashKind::Power);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(false, false), NONE);
+    assert_eq!(story(true, false), ["lost"]);
+    assert_eq!(story(false, true), ["lost"]);
+}

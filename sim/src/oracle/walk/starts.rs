@@ -55,7 +55,7 @@ impl Walk {
 
     /// A start that came to its end: what it says of the stop before it, and of the files that it found.
     pub(super) fn came_up(&mut self, clean: bool, said: &[Recovered]) {
-        self.model.down_since = None;
+        let went_down = self.model.down_since.take();
         let began = self.process_began;
         self.model.all_mut().for_each(|known| known.stalls.forget_before(began));
         if self.model.notes_lost {
@@ -63,16 +63,18 @@ impl Walk {
         }
         self.after_a_stop(clean, said);
         self.kept_whole(said);
-        self.left_closed(said);
+        self.left_closed(said, went_down);
     }
 
-    /// What a start could not open, and says nothing of, is left as it is until the next.
-    fn left_closed(&mut self, said: &[Recovered]) {
+    /// What a start could not open, and says nothing of, is left as it is until the next: what was young when the broker went down,
+    /// nobody syncs.
+    fn left_closed(&mut self, said: &[Recovered], went_down: Option<(Millis, Millis)>) {
         for (topic, known) in &mut self.model.topics {
             for (number, known) in (0..).zip(&mut known.partitions) {
                 let is_told = said.iter().any(|said| said.topic == *topic && said.partition == number);
                 if !is_told && known.failures.allow_a_fence() {
                     known.failures.started(true, true);
+                    went_down.into_iter().for_each(|(at, slack)| known.left_unsynced(slack, at));
                 }
             }
         }
