@@ -225,3 +225,30 @@ fn an_empty_topic_is_the_new_one_where_the_old_one_need_not_have_any_records() {
     assert_eq!(story(None), ["start", "lost"]);
     assert_eq!(story(Some(0)), NONE);
 }
+
+/// One client deletes a topic, another makes it anew, and a third stores a record at an offset that was the old one's.
+#[test]
+fn a_record_may_be_stored_in_a_new_topic_before_anybody_is_told_of_it() {
+    let story = |made: bool, gone_first: bool| {
+        let mut story = Story::new(Mode::Os);
+        story.stored("a", 0);
+        let gone = story.call(delete());
+        let made = made.then(|| story.call(create()));
+        let sent = story.asks("c");
+        if gone_first {
+            story.answer(gone, Answer::Done);
+        }
+        story.told(sent, 1, 0);
+        if !gone_first {
+            story.answer(gone, Answer::Done);
+        }
+        if let Some(made) = made {
+            story.answer(made, Answer::Done);
+            story.look("c");
+        }
+        story.broken()
+    };
+    assert_eq!(story(true, false), NONE);
+    assert_eq!(story(true, true), NONE);
+    assert_eq!(story(false, false), ["given twice"]);
+}

@@ -91,7 +91,7 @@ impl Walk {
         let disturbed = open.struck != self.disk_errors.struck();
         self.judge(&open, answer, now);
         let undone = Answer::Lost { why: "power loss".into(), sent: true, told: false };
-        let answer = if self.may_be_undone(&open) { &undone } else { answer };
+        let answer = if *answer == Answer::Done && self.may_be_undone(&open) { &undone } else { answer };
         let contested = match &open.request {
             Request::CreateTopic { topic, .. } | Request::DeleteTopic { topic } => {
                 self.topic_changes.is_contested(topic)
@@ -240,7 +240,8 @@ impl Walk {
             Answer::Refused { code, .. } => *code != Code::OutcomeUnknown,
             answer => matches!(answer, Answer::Lost { sent: false, .. }),
         };
-        if refused && open.was_deleted && open.asked.creations == self.topic_changes.creations() {
+        let is_gone = open.was_deleted && !self.topic_changes.is_doubtful(topic);
+        if refused && is_gone && open.asked.creations == self.topic_changes.creations() {
             self.model.deleted.insert(topic.clone());
         }
     }
@@ -340,14 +341,7 @@ impl Walk {
         if self.model.topics.contains_key(topic) || self.topic_changes.is_doubtful(topic) {
             return;
         }
-        let asked = self.calls.values().filter_map(|open| match &open.request {
-            Request::CreateTopic { topic: of, partitions, retention_bytes, retention_ms } if of == topic => {
-                let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
-                Some((*partitions, own, open.entry))
-            }
-            _ => None,
-        });
-        if let Some((partitions, own, since)) = asked.max() {
+        if let Some(Successor { partitions, own, since }) = self.is_asked_for(topic) {
             self.model.appears(topic, Topic::new(self.findings.entry, partitions, own, false), since);
         }
     }

@@ -6,15 +6,29 @@ use super::Walk;
 use crate::oracle::look::{Look, PartitionLook};
 use crate::oracle::model::{Fate, Model, RecordId, Slot, Successor, Topic};
 use crate::oracle::p03_never_wrong::{self, Given};
-use crate::trace::Seen;
+use crate::trace::{Request, Retention, Seen};
 
 impl Walk {
+    /// The topic of this name that somebody makes just now.
+    pub(super) fn is_asked_for(&self, topic: &Arc<str>) -> Option<Successor> {
+        let asked = self.calls.values().filter_map(|open| match &open.request {
+            Request::CreateTopic { topic: of, partitions, retention_bytes, retention_ms } if of == topic => {
+                let own = Retention { bytes: *retention_bytes, age_ms: *retention_ms };
+                Some(Successor { partitions: *partitions, own, since: open.entry })
+            }
+            _ => None,
+        });
+        asked.max_by_key(|asked| (asked.partitions, asked.since))
+    }
+
     /// Whether it is known in which topic a record was stored. Where its offset is that of another record that cannot be gone, or there
     /// was no such partition, it is the new one; and it is the old one where the new one has no such partition.
     pub(super) fn tells_which_one(&mut self, topic: &Arc<str>, (partition, offset): (u32, u64)) -> bool {
+        let (asked, contested) = (self.is_asked_for(topic), self.topic_changes.is_contested(topic));
         let Some(known) = self.model.topics.get_mut(topic) else { return true };
-        let Some(Successor { partitions, own, since }) = known.successor else { return true };
-        known.uncertain = false; // it is there in any case
+        let asked = asked.filter(|_| known.uncertain || contested);
+        let Some(Successor { partitions, own, since }) = known.successor.or(asked) else { return true };
+        known.uncertain &= known.successor.is_none(); // it is there in any case
         let of_old = known.partitions.get(partition as usize);
         if of_old.is_none_or(|of_old| of_old.slots.get(&offset).is_some_and(|slot| !slot.may_be_gone())) {
             let born = self.findings.entry;
