@@ -419,3 +419,22 @@ fn a_topic_that_was_half_synced_may_have_fewer_partitions() {
     assert_eq!(story("orders~new", &[2, 1]), ["topic lost"]);
     assert_eq!(story("parcels~new", &[1]), ["topic lost"]);
 }
+
+#[test]
+fn a_refusal_that_comes_late_says_nothing_of_another_topic() {
+    let story = |answer: Answer| {
+        let mut story = Story::bare(Mode::Always);
+        let id = story.call(create());
+        renames(&mut story, "orders~new", "orders", true);
+        story.answer(id, Answer::Done);
+        let id = story.call(create());
+        story.crash(CrashKind::Power);
+        story.answer(id, answer);
+        story.start();
+        story.stored("a", 0);
+        story.look("");
+        story.broken()
+    };
+    assert_eq!(story(refused(Code::TopicExists)), ["lost"]);
+    assert_eq!(story(lost()), NONE);
+}
