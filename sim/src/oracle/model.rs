@@ -96,6 +96,10 @@ pub struct Successor {
     pub own: Retention,
     /// Which entry of the trace asked for it.
     pub since: usize,
+    /// Whether something has failed while it was made.
+    pub failed: bool,
+    /// And whether a fault was behind that.
+    pub struck: bool,
 }
 
 /// One topic.

@@ -1,8 +1,10 @@
 //! Topics that may have taken the place of others of their name, since nobody was told what became of those.
 
+use faults::{Errno, Op};
+
 use super::{
-    Answer, At, Code, CrashKind, Event, Mode, Placed, Request, Seen, Sent, Story, create, delete,
-    looks_in_vain, lost, refused, value,
+    Answer, At, Code, CrashKind, DiskOp, Event, Mode, Placed, Request, Seen, Sent, Story, create, delete,
+    looks_in_vain, lost, op, refused, value,
 };
 use crate::trace::ListedPartition;
 
@@ -95,6 +97,15 @@ fn replaced(partitions: u32, stored: &str, new: u32) -> Story {
         story.answer(id, lost());
     }
     story
+}
+
+impl Story {
+    /// So many partitions are listed, each without records, and with bytes.
+    fn lists(&mut self, bytes: u64, partitions: usize) {
+        let id = self.call(Request::ListPartitions { topic: "orders".into() });
+        let listed = |number| ListedPartition { number, bytes, ..ListedPartition::default() };
+        self.answer(id, Answer::Partitions((0..).take(partitions).map(listed).collect()));
+    }
 }
 
 /// A record is stored in this partition.
@@ -251,4 +262,67 @@ fn a_record_may_be_stored_in_a_new_topic_before_anybody_is_told_of_it() {
     assert_eq!(story(true, false), NONE);
     assert_eq!(story(true, true), NONE);
     assert_eq!(story(false, false), ["given twice"]);
+}
+
+/// A topic is deleted with an error after the deed, and the next of its name is made: none of the old one's bytes is in it.
+#[test]
+fn a_new_topic_has_nothing_of_one_that_went_with_an_error() {
+    let story = |bytes: u64| {
+        let mut story = Story::quiet(Mode::Os, 1);
+        story.stored("a", 0);
+        story.does(Op::Write, 0, 29);
+        let gone = story.call(delete());
+        let to = Some("orders~gone".into());
+        story.struck(DiskOp { to, ..op(Op::Rename, "orders", Err(Errno::EIO)) });
+        story.answer(gone, refused(Code::OutcomeUnknown));
+        let made = story.call(create());
+        let to = Some("orders".into());
+        story.add(Event::Disk(DiskOp { to, ..op(Op::Rename, "orders~new", Ok(0)) }));
+        story.answer(made, Answer::Done);
+        story.lists(bytes, 1);
+        story.broken()
+    };
+    assert_eq!(story(0), NONE);
+    assert_eq!(story(29), ["bytes differ"]);
+}
+
+/// Two clients make a topic, and a third stores a record in it before either is told.
+#[test]
+fn who_stores_a_record_does_not_know_who_has_made_its_topic() {
+    let story = |asked: [u32; 2], listed: usize| {
+        let mut story = Story::quiet(Mode::Os, 0);
+        let ids = asked.map(|partitions| {
+            let (topic, retention_bytes, retention_ms) = ("orders".into(), None, None);
+            story.call(Request::CreateTopic { topic, partitions, retention_bytes, retention_ms })
+        });
+        story.stored("a", 0);
+        story.answer(ids[1], refused(Code::TopicExists));
+        story.answer(ids[0], Answer::Done);
+        story.lists(0, listed);
+        story.broken().contains(&"partitions not listed")
+    };
+    assert!(!story([1, 2], 1));
+    assert!(story([1, 2], 2));
+    assert!(story([1, 1], 2));
+}
+
+#[test]
+fn what_has_failed_while_a_topic_was_made_may_have_fenced_it() {
+    let story = |failed: bool| {
+        let mut story = Story::new(Mode::Os);
+        let gone = story.call(delete());
+        story.answer(gone, lost());
+        let made = story.call(create());
+        if failed {
+            story.struck(op(Op::Open, "orders/0/00000000000000000000.log", Err(Errno::EMFILE)));
+        }
+        story.answer(made, refused(Code::OutcomeUnknown));
+        story.add(Event::Healed);
+        story.look("");
+        let id = story.asks("a");
+        story.answer(id, refused(Code::Fenced));
+        story.broken()
+    };
+    assert_eq!(story(true), NONE);
+    assert_eq!(story(false), ["refused for nothing", "no room for ever"]);
 }

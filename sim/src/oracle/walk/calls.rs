@@ -116,7 +116,10 @@ impl Walk {
                 if open.asked.errors != self.disk_errors.failed()
                     && let Some(known) = self.model.topics.get_mut(topic)
                 {
-                    // What failed while it was made may have failed under one of its partitions.
+                    // What failed while it was made may have failed under one of its partitions, or of the one that it may be.
+                    if let Some(successor) = &mut known.successor {
+                        (successor.failed, successor.struck) = (true, successor.struck || disturbed);
+                    }
                     for known in &mut known.partitions {
                         known.failures.failed(Causes::ALL);
                         if disturbed {
@@ -204,7 +207,7 @@ impl Walk {
             return;
         };
         if uncertain && known.uncertain {
-            known.successor = Some(Successor { partitions, own, since });
+            known.successor = Some(Successor { partitions, own, since, failed: false, struck: false });
         }
         known.uncertain &= uncertain;
     }
@@ -336,13 +339,18 @@ impl Walk {
         }
     }
 
-    /// Who makes a topic may be told of it later than who uses it.
+    /// Who makes a topic may be told of it later than who uses it. Of several that differ, it is not known which one was made.
     fn placed_before_it_is_known(&mut self, topic: &Arc<str>) {
         if self.model.topics.contains_key(topic) || self.topic_changes.is_doubtful(topic) {
             return;
         }
-        if let Some(Successor { partitions, own, since }) = self.is_asked_for(topic) {
-            self.model.appears(topic, Topic::new(self.findings.entry, partitions, own, false), since);
+        let asked = self.asked_for(topic);
+        let alike = |a: &Successor, b: &Successor| (a.partitions, a.own) == (b.partitions, b.own);
+        if let Some(last) = asked.iter().max_by_key(|asked| asked.since)
+            && asked.iter().all(|other| alike(other, last))
+        {
+            let born = self.findings.entry;
+            self.model.appears(topic, Topic::new(born, last.partitions, last.own, false), last.since);
         }
     }
 

@@ -151,7 +151,11 @@ impl Walk {
         self.last_stop.done(op);
         match (path, op.result) {
             (Some(path), Ok(done)) if path.is_log() => self.log_changed(op, done, path),
-            (None, Ok(_)) if op.op == Op::Rename => self.logs.renamed(&op.path),
+            (None, Ok(_)) if op.op == Op::Rename => {
+                self.logs.renamed(&op.path);
+                // Also where one of its name went with an error, after which nobody knew.
+                op.to.iter().for_each(|to| self.logs.renamed(to));
+            }
             _ => {}
         }
     }
