@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
 /// One connection.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
@@ -46,7 +47,7 @@ pub trait Connector: Clone + Send + Sync + 'static {
     fn connect(&self, addr: &str) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
-/// Connects over TCP.
+/// Connects over TCP, to the first of a name's addresses that takes it.
 #[derive(Clone, Debug, Default)]
 pub struct TcpConnector;
 
@@ -54,8 +55,22 @@ impl Connector for TcpConnector {
     type Stream = TcpStream;
 
     async fn connect(&self, addr: &str) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(addr).await?;
+        let stream = TcpStream::connect(&addresses(addr).await?[..]).await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
+}
+
+/// The addresses of `host:port`. Whoever looks up a name waits for it, on a thread of its own: tokio's would panic where the system
+/// grants none, and a program that no longer wants to know would wait for it at its end.
+async fn addresses(addr: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(addr) = addr.parse() {
+        return Ok(vec![addr]);
+    }
+    let (found, finds) = oneshot::channel();
+    let name = addr.to_owned();
+    let look_up = move || found.send(name.to_socket_addrs().map(Iterator::collect));
+    let no_thread = |e| io::Error::other(format!("no thread can be started that looks up its address: {e}"));
+    std::thread::Builder::new().name("look-up".into()).spawn(look_up).map_err(no_thread)?;
+    finds.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
 }

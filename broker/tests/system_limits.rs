@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::process::{Process, complaint, lines, text, verdict};
+use std::process::{Command, Output, Stdio};
+
+use common::process::{Process, broker, complaint, lines, text, verdict};
 
 /// Partitions keep files open; what that leaves for connections is kept for them, and who asks for more is told.
 #[test]
@@ -89,4 +91,47 @@ fn a_limit_on_the_size_of_files_ends_segments_and_not_the_process() {
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
     assert!(verdict(&data).faults.is_empty());
+}
+
+/// Runs a command that is granted no thread: no memory holds a stack of that size.
+fn without_threads(addr: &str, args: &[&str]) -> Output {
+    let mut command = broker();
+    command.env("RUST_MIN_STACK", (1_u64 << 60).to_string()).env("BROKER_ADDR", addr).args(args);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// In a moment in which the system grants no thread, a command says so, and does nothing.
+#[test]
+fn a_command_that_is_granted_no_thread_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(&dir.path().join("data"), &[]);
+    server.output(&["topic", "create", "t"]);
+    let why = complaint(&without_threads(&server.addr, &["produce", "t"]));
+    assert!(why.starts_with("broker: cannot start a thread that reads the input: "), "{why}");
+    let why = complaint(&without_threads("localhost:1", &["topic", "list"]));
+    assert!(why.contains("no thread can be started that looks up its address: "), "{why}");
+    let why = complaint(&without_threads(&server.addr, &["bench", "limits", "--time", "1ms"]));
+    assert!(why.contains("no thread can be started: "), "{why}");
+    assert_eq!(text(&without_threads(&server.addr, &["topic", "list"])), "t  1 partition\n", "it needs none");
+}
+
+/// A server whose threads are not all granted does not start: it would wait for those that are missing.
+#[test]
+fn a_server_that_is_granted_too_few_threads_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = "ulimit -v 2097152 && RUST_MIN_STACK=268435456 exec \"$0\" \"$@\"";
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        few,
+        env!("CARGO_BIN_EXE_broker"),
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--threads",
+        "7",
+    ]);
+    let why = complaint(&shell.arg("--data").arg(dir.path().join("data")).output().unwrap());
+    assert!(why.starts_with("broker: cannot start threads: "), "{why}");
+    assert!(!dir.path().join("data").exists(), "it has touched no file");
 }

@@ -267,11 +267,24 @@ fn run_with(args: Args, log: &Log) -> Result<(), Stop> {
 /// A thread that syncs and the like, once there, stays, and one is there from the start. Otherwise, in a moment in which the system
 /// grants no more threads, there could be none at all.
 fn runtime(threads: usize, jobs: usize) -> io::Result<Runtime> {
+    ask_for(threads + 1)?;
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).max_blocking_threads(jobs).thread_keep_alive(Duration::MAX);
     let runtime = builder.enable_all().build()?;
     runtime.block_on(async { Threads.run(Box::new(|| ())).await });
     Ok(runtime)
+}
+
+/// Whether the system grants so many threads. The runtime does not say so: it panics where it gets none, and where it gets too few,
+/// what is left without one waits for ever.
+fn ask_for(threads: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    let wait = || drop(gate.lock());
+    std::thread::scope(|scope| {
+        // So that they are there at the same time.
+        let _closed = gate.lock();
+        (0..threads).try_for_each(|_| std::thread::Builder::new().spawn_scoped(scope, wait).map(drop))
+    })
 }
 
 fn default_threads() -> usize {

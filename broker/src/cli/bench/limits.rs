@@ -162,13 +162,15 @@ fn other_side(
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let addr = listener.local_addr()?;
-    std::thread::spawn(move || {
+    let served = move || -> std::io::Result<()> {
         runtime()?.block_on(async {
             let (stream, _) = TcpListener::from_std(listener)?.accept().await?;
             stream.set_nodelay(true)?;
             serve(stream).await
         })
-    });
+    };
+    let no_thread = |e| std::io::Error::other(format!("no thread can be started: {e}"));
+    std::thread::Builder::new().spawn(served).map_err(no_thread)?;
     Ok(addr)
 }
 

@@ -42,11 +42,11 @@ pub struct BadInput {
     pub why: String,
 }
 
-/// Reads lines on a thread of its own, since standard input can only be waited for by blocking.
-pub fn read_lines(args: &Args) -> mpsc::Receiver<Result<Batch, BadInput>> {
+/// Reads lines on a thread of its own, since standard input can only be waited for by blocking. An error: there is no thread for it.
+pub fn read_lines(args: &Args) -> io::Result<mpsc::Receiver<Result<Batch, BadInput>>> {
     let (sender, receiver) = mpsc::channel(2);
     let mut reader = Reader::new(args);
-    std::thread::spawn(move || {
+    let read = move || {
         let mut input = io::BufReader::with_capacity(256 << 10, io::stdin().lock());
         // Ends when the input does, or when nobody wants it any more.
         while let Some(read) = reader.next(&mut input).transpose() {
@@ -58,8 +58,9 @@ pub fn read_lines(args: &Args) -> mpsc::Receiver<Result<Batch, BadInput>> {
         if let Some(said) = reader.skipped_beyond_the_end() {
             say(format_args!("{said}"));
         }
-    });
-    receiver
+    };
+    std::thread::Builder::new().name("input".into()).spawn(read)?;
+    Ok(receiver)
 }
 
 /// What was read.

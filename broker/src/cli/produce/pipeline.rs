@@ -35,11 +35,12 @@ pub async fn run(args: &Args) -> Result<(), Stop> {
         say(format_args!("each line is a record; end with Ctrl-D"));
     }
     let signals = Signals::listen().map_err(|e| format!("cannot wait for signals: {e}"))?;
+    let input = read_lines(args).map_err(|e| format!("cannot start a thread that reads the input: {e}"))?;
     let pipeline = Pipeline {
         args,
         signals,
         asked_to_end: None,
-        input: read_lines(args),
+        input,
         no_more: false,
         connection: connect(&args.server).await?,
         sent: VecDeque::new(),
