@@ -277,6 +277,37 @@ async fn a_deletion_waits_for_the_roll_that_is_under_way() {
     assert_eq!(files(dir.path()).len(), 3);
 }
 
+/// A roll syncs what it seals. Where retention cannot sync the directory meanwhile, the partition takes no more writes, and what is
+/// synced is acknowledged and read all the same; also where the roll itself comes to nothing for that.
+#[tokio::test]
+async fn what_a_roll_has_synced_is_shown_though_something_else_has_failed_meanwhile() {
+    for goes_on_failing in [false, true] {
+        let (dir, late, disk) = (tempfile::tempdir().unwrap(), Late::default(), Failing::default());
+        let settings = Settings { durability: Durability::Always, retention_bytes: Some(100), ..small() };
+        let broker = open(dir.path(), disk.clone(), settings, Arc::new(late.clone()));
+        let partition = make(&broker).await;
+        for n in 0..8 {
+            let end = append(&partition, &n.to_string()).await.unwrap().end;
+            partition.committed(end).await.unwrap();
+        }
+        late.holds.store(true, Ordering::Relaxed);
+        let end = append(&partition, "8").await.unwrap().end;
+        let mut next = Box::pin(append(&partition, "9"));
+        assert!(next.as_mut().now_or_never().is_none(), "it waits for a roll, which syncs what is before it");
+        late.waits.notified().await;
+        disk.0.dir_sync_fails.store(true, Ordering::SeqCst);
+        let housekeeping = tokio::spawn(broker.clone().housekeeping());
+        until("it is fenced", || partition.fenced().is_some()).await;
+        disk.0.dir_sync_fails.store(goes_on_failing, Ordering::SeqCst);
+        late.begins.notify_one();
+        assert_eq!(next.await.unwrap_err().code(), Code::Fenced);
+        partition.idle().await;
+        partition.committed(end).await.unwrap();
+        assert_eq!(partition.latest().unwrap(), end);
+        housekeeping.abort();
+    }
+}
+
 /// Its topic is as good as deleted when a roll finds its directory gone: that is no trouble with the disk.
 #[tokio::test]
 async fn a_roll_of_what_is_being_deleted_is_told_as_that() {

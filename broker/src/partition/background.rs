@@ -245,8 +245,9 @@ impl<D: Disk> Partition<D> {
         state.roll = Roll::No;
         state.rolls_ended += 1;
         let n = state.rolls_ended;
-        if mark.is_some() && state.fenced.is_none() && !matches!(rolled, Err(RollFailed::Sync(_))) {
-            // Whatever came of the next one, the old one is synced: the sync that an append has asked for was this one.
+        if mark.is_some() && state.may_sync && !matches!(rolled, Err(RollFailed::Sync(_))) {
+            // Whatever came of the next one, or of anything else meanwhile, the old one is synced: the sync that an append has asked
+            // for was this one.
             self.0.config.stats.synced(started.elapsed());
             state.durable = state.durable.max(base);
         }
