@@ -194,8 +194,6 @@ impl<D: Disk> Broker<D> {
     /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.
     fn make(&self, name: String, settings: TopicSettings) -> Result<(Topic<D>, Option<String>), Unsettled> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
-        // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us.
-        markers::forget_topic(disk, data, &name)?;
         let is_stopping = || *self.life() == Life::Closing;
         topic::create(disk, &*self.0.world.work, data, &name, &settings, is_stopping)?;
         let made = Made { settings, lost: false };

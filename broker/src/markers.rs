@@ -242,14 +242,19 @@ fn names<D: Disk>(disk: &D, dir: &Path) -> Option<BTreeSet<String>> {
     Some(disk.list(dir).ok()?.into_iter().map(|entry| entry.name).collect())
 }
 
-/// Durably forgets what was said of a topic, before one is made under its name: that is another.
+/// Durably forgets what was said of a topic, before one is made under its name: that is another. Where it was deleted and nobody knows
+/// whether that lasts, it is made to last first: what comes back is to be known.
 pub fn forget_topic<D: Disk>(disk: &D, data: &Path, topic: &str) -> io::Result<()> {
     let path = data.join(WAS_CLEAN);
     let Some(bytes) = files::read_if_small(disk, &path, MARKER_BYTES_MAX)? else { return Ok(()) };
     let mut stop = files::read_checked_text(&bytes).and_then(parse_clean).unwrap_or_default();
     let before = stop.len();
     stop.retain(|name, _| name.rsplit_once('/').is_none_or(|(of, _)| of != topic));
-    if stop.len() == before { Ok(()) } else { files::replace(disk, &path, print_clean(&stop).as_bytes()) }
+    if stop.len() == before {
+        return Ok(());
+    }
+    disk::sync_dir(disk, &disk.open_dir(data)?)?;
+    files::replace(disk, &path, print_clean(&stop).as_bytes())
 }
 
 /// Why it is not written down that a run has begun.

@@ -172,7 +172,11 @@ pub(crate) fn create<D: Disk>(
     let made = (|| {
         disk.create_dir(&unfinished)?;
         create_partitions(disk, work, &unfinished, settings.partitions, is_stopping)?;
-        Ok(files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())?)
+        files::replace(disk, &unfinished.join(SETTINGS_FILE), print(settings).as_bytes())?;
+        check_free(disk, &data.join(name))?;
+        // It is not what a stop has recorded of one of its name, which was deleted, or went without a word to us. What is known of
+        // that one is not given up for one that cannot be made.
+        Ok(markers::forget_topic(disk, data, name)?)
     })();
     if let Err(unsettled) = made {
         let _ = files::remove_tree(disk, &unfinished);
@@ -191,6 +195,19 @@ pub(crate) fn create<D: Disk>(
     }
     // The topic is there, also where an error has come after that; whether it stays is for the disk to say.
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+}
+
+/// An error where there is something of this name that a directory cannot take the place of.
+fn check_free<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    match disk.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(entries) if entries.is_empty() => Ok(()),
+        Err(e) => Err(e),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a directory with something in it has this name",
+        )),
+    }
 }
 
 /// Makes the directories of its partitions, several at the same time: their syncs share what a device does for each. After one has
