@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::error::{self, Error};
-use crate::files;
 use crate::home::Home;
 use crate::markers::{self, CleanStop, Closed};
 use crate::opening::{self, Made, Opened, Opening, Origin};
@@ -40,6 +39,9 @@ struct Shared<D: Disk> {
     topics: RwLock<BTreeMap<String, Topic<D>>>,
     /// Makes and deletes one topic at a time.
     admin: tokio::sync::Mutex<()>,
+    /// Deletes one at a time, and removes its files: that of a large one takes long, and neither who makes a topic waits for it nor a
+    /// stop. Locked before `admin`. The files of two topics of one name would otherwise be under one name.
+    deletion: tokio::sync::Mutex<()>,
     /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
     unserved: RwLock<BTreeMap<String, String>>,
     /// What a clean stop has recorded, and the start has not found.
@@ -87,6 +89,7 @@ impl<D: Disk> Broker<D> {
             stats,
             topics: RwLock::new(topics),
             admin: tokio::sync::Mutex::new(()),
+            deletion: tokio::sync::Mutex::new(()),
             unserved: RwLock::new(report.unserved.clone()),
             missed: report.missed.clone(),
             read_only: report.read_only.clone(),
@@ -131,8 +134,12 @@ impl<D: Disk> Broker<D> {
         self.0.life.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    fn is_closing(&self) -> bool {
+        *self.life() == Life::Closing
+    }
+
     fn writable(&self) -> Result<(), Error> {
-        if *self.life() == Life::Closing {
+        if self.is_closing() {
             return Err(Error::ShuttingDown);
         }
         match self.read_only() {
@@ -194,8 +201,7 @@ impl<D: Disk> Broker<D> {
     /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.
     fn make(&self, name: String, settings: TopicSettings) -> Result<(Topic<D>, Option<String>), Unsettled> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
-        let is_stopping = || *self.life() == Life::Closing;
-        topic::create(disk, &*self.0.world.work, data, &name, &settings, is_stopping)?;
+        topic::create(disk, &*self.0.world.work, data, &name, &settings, || self.is_closing())?;
         let made = Made { settings, lost: false };
         let (world, stats) = (&self.0.world, self.0.stats.clone());
         let opening = Opening { world, data, home: &self.0.home, settings: &self.0.settings, stats };
@@ -228,35 +234,50 @@ impl<D: Disk> Broker<D> {
     }
 
     async fn delete(&self, name: &str) -> Result<(), Error> {
+        let _one_at_a_time = self.0.deletion.lock().await;
+        self.take_away(name).await?;
+        // Deleted already. What cannot be removed now, or not before a stop, is removed at the next start.
+        let (this, name) = (self.clone(), name.to_owned());
+        let remove = move || {
+            let removed =
+                topic::remove_deleted(&this.0.world.disk, &this.0.data, &name, &|| this.is_closing());
+            drop(removed);
+        };
+        off_thread(&*self.0.world.work, remove).await;
+        Ok(())
+    }
+
+    /// From then on there is no topic of this name, durably.
+    async fn take_away(&self, name: &str) -> Result<(), Error> {
         let _one_at_a_time = self.0.admin.lock().await;
         self.writable()?;
         let topic = self.topic(name)?;
         topic.partitions().iter().for_each(Partition::begin_deletion);
         let (this, topic_name) = (self.clone(), name.to_owned());
         let renamed = off_thread(&*self.0.world.work, move || {
-            topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name)
+            topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name, || this.is_closing())
         })
         .await;
-        if let Err(Unsettled::Undone(e)) = renamed {
-            topic.partitions().iter().for_each(Partition::end_deletion);
-            return Err(Error::NotDone { what: format!("{name} was not deleted"), source: e.into() });
-        }
         let in_doubt = match renamed {
+            Ok(()) => None,
             Err(Unsettled::InDoubt(e)) => Some(format!("the directory could not be synced: {e}")),
-            _ => None,
+            Err(undone) => {
+                topic.partitions().iter().for_each(Partition::end_deletion);
+                return Err(match undone {
+                    Unsettled::Undone(e) => {
+                        Error::NotDone { what: format!("{name} was not deleted"), source: e.into() }
+                    }
+                    _ => Error::ShuttingDown,
+                });
+            }
         };
         self.change_topics(|topics| topics.remove(name));
         for partition in topic.partitions() {
             partition.retire(in_doubt.as_ref().map(|why| format!("its topic was deleted, and {why}")));
             partition.idle().await;
         }
-        if let Some(reason) = in_doubt {
-            return Err(Error::OutcomeUnknown { what: format!("deleting {name}"), reason });
-        }
-        // Deleted already. What cannot be removed now is removed at the next start.
-        let (this, deleted) = (self.clone(), self.0.data.join(format!("{name}{}", files::DELETED_SUFFIX)));
-        off_thread(&*self.0.world.work, move || drop(files::remove_tree(&this.0.world.disk, &deleted))).await;
-        Ok(())
+        let unknown = |reason| Error::OutcomeUnknown { what: format!("deleting {name}"), reason };
+        in_doubt.map_or(Ok(()), |reason| Err(unknown(reason)))
     }
 
     fn with_topics<T>(&self, look: impl FnOnce(&BTreeMap<String, Topic<D>>) -> T) -> T {
@@ -286,7 +307,7 @@ impl<D: Disk> Broker<D> {
     pub async fn housekeeping(self) {
         loop {
             let closing = self.0.closing.notified();
-            if *self.life() == Life::Closing {
+            if self.is_closing() {
                 return;
             }
             tokio::select! {

@@ -274,6 +274,11 @@ pub fn remove_if_there<D: Disk>(disk: &D, path: &Path) -> io::Result<()> {
 /// Removes a directory and all it holds; that there is none is no error. A link goes, and what it leads to stays: nobody
 /// knows what else is there, and whose it is.
 pub fn remove_tree<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
+    remove_tree_unless(disk, dir, &|| false)
+}
+
+/// Likewise, and gives up between two files when that is so: a large file takes its time to go, and there can be many.
+pub fn remove_tree_unless<D: Disk>(disk: &D, dir: &Path, is_stopping: &dyn Fn() -> bool) -> io::Result<()> {
     if disk.is_link(dir)? {
         tracing::warn!("{} is a link: it is removed, and what it leads to stays", dir.display());
         return remove_if_there(disk, dir);
@@ -283,9 +288,16 @@ pub fn remove_tree<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
         entries => entries?,
     };
     for entry in entries {
+        if is_stopping() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let path = dir.join(&entry.name);
         // A name that is not UTF-8 is shown as one that is not there. The directory is not empty then, and says so.
-        if entry.is_dir { remove_tree(disk, &path)? } else { remove_if_there(disk, &path)? }
+        if entry.is_dir {
+            remove_tree_unless(disk, &path, is_stopping)?
+        } else {
+            remove_if_there(disk, &path)?
+        }
     }
     disk.remove_dir(dir)
 }

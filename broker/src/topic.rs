@@ -13,7 +13,7 @@
 //! crash it is there with all its partitions, or not at all.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -240,10 +240,19 @@ fn create_partition<D: Disk>(disk: &D, dir: &Path) -> io::Result<()> {
     disk::sync_dir(disk, &disk.open_dir(dir)?)
 }
 
-/// Takes a topic's directory away, durably; what is in it is removed afterwards with [`files::remove_tree`].
-pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Result<(), Unsettled> {
-    let deleted = data.join(format!("{name}{}", files::DELETED_SUFFIX));
-    files::remove_tree(disk, &deleted)?;
+/// Takes a topic's directory away, durably; what is in it is removed afterwards with [`remove_deleted`]. Not before what was in an
+/// earlier one of its name.
+pub(crate) fn rename_deleted<D: Disk>(
+    disk: &D,
+    data: &Path,
+    name: &str,
+    is_stopping: impl Fn() -> bool,
+) -> Result<(), Unsettled> {
+    let deleted = deleted_path(data, name);
+    match remove_deleted(disk, data, name, &is_stopping) {
+        Err(_) if is_stopping() => return Err(Unsettled::Stopping),
+        removed => removed?,
+    }
     let dir = disk.open_dir(data)?;
     if let Err(e) = disk.rename(&data.join(name), &deleted) {
         // An error after its effect is one too.
@@ -253,6 +262,20 @@ pub(crate) fn rename_deleted<D: Disk>(disk: &D, data: &Path, name: &str) -> Resu
         });
     }
     disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+}
+
+/// Removes what a deleted topic has left, up to a stop: the rest goes at the next start.
+pub(crate) fn remove_deleted<D: Disk>(
+    disk: &D,
+    data: &Path,
+    name: &str,
+    is_stopping: &dyn Fn() -> bool,
+) -> io::Result<()> {
+    files::remove_tree_unless(disk, &deleted_path(data, name), is_stopping)
+}
+
+fn deleted_path(data: &Path, name: &str) -> PathBuf {
+    data.join(format!("{name}{}", files::DELETED_SUFFIX))
 }
 
 /// Whether a directory has lost its name; an error where nobody can tell.

@@ -532,3 +532,37 @@ async fn a_stop_does_not_wait_until_all_of_a_large_topic_is_made() {
     let broker = open(dir.path(), disk, Settings::default(), Arc::new(Threads));
     assert_eq!(broker.topic("large").unwrap_err().code(), Code::UnknownTopic);
 }
+
+/// The files of a large topic take their time to go. It is deleted by then, so that nobody has to wait for that but who has asked for
+/// it, and not even they when the broker stops: the rest goes at the next start.
+#[tokio::test]
+async fn neither_a_stop_nor_another_topic_waits_for_the_files_of_a_deleted_one() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let broker = open(dir.path(), disk.clone(), small(), Arc::new(Threads));
+    let _go_on = GoOn(disk.clone());
+    let partition = make(&broker).await;
+    for n in 0..12 {
+        append(&partition, &n.to_string()).await.unwrap();
+    }
+    drop(partition);
+    disk.0.removal_hangs.store(true, Ordering::SeqCst);
+    let deleted = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.delete_topic("t").await }
+    });
+    until("it is deleted", || broker.topic("t").is_err()).await;
+    let made = tokio::time::timeout(LONG, make(&broker)).await.expect("one of its name can be made");
+    append(&made, "new").await.unwrap();
+    let mut again = Box::pin(broker.delete_topic("t"));
+    assert!(again.as_mut().now_or_never().is_none(), "its files would have the names of those");
+    assert!(!deleted.is_finished());
+    tokio::time::timeout(LONG, broker.close()).await.expect("the stop ends").unwrap();
+    disk.0.removal_hangs.store(false, Ordering::SeqCst);
+    deleted.await.unwrap().unwrap();
+    assert_eq!(again.await.unwrap_err().code(), Code::ShuttingDown);
+    assert!(dir.path().join("t~gone/0").exists(), "what was left by then");
+    drop((broker, made));
+    let broker = open(dir.path(), disk, small(), Arc::new(Threads));
+    assert!(!dir.path().join("t~gone").exists());
+    assert_eq!(broker.topic("t").unwrap().partition(0).unwrap().range().unwrap().end, Offset::new(1));
+}

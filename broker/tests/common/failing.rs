@@ -35,6 +35,8 @@ pub struct Switches {
     pub hanging: AtomicU64,
     /// Syncs of directories wait.
     pub dir_sync_hangs: AtomicBool,
+    /// Files that are to be removed wait.
+    pub removal_hangs: AtomicBool,
     /// Syncs of directories fail.
     pub dir_sync_fails: AtomicBool,
     /// Where a log is synced, or a file removed, there is a bug.
@@ -138,6 +140,7 @@ impl Disk for Failing {
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.changes()?;
         self.0.may_panic();
+        wait_while(&self.0.removal_hangs);
         OsDisk.remove_file(path)
     }
 
@@ -237,13 +240,14 @@ pub struct Server {
     _go_on: GoOn,
 }
 
-/// No sync hangs when a test has ended, however it did: its thread would be waited for.
+/// Nothing hangs when a test has ended, however it did: its thread would be waited for.
 pub struct GoOn(pub Failing);
 
 impl Drop for GoOn {
     fn drop(&mut self) {
         self.0.0.sync_hangs.store(false, Ordering::SeqCst);
         self.0.0.dir_sync_hangs.store(false, Ordering::SeqCst);
+        self.0.0.removal_hangs.store(false, Ordering::SeqCst);
     }
 }
 
