@@ -224,8 +224,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
                     let limit = self.context.limits.frame_bytes;
                     let what =
                         format!("a message of {len} bytes is over the limit of {limit} (max-frame-bytes)");
-                    self.answer_error(Code::FrameTooLarge, &what).await;
-                    break Some(End::Ended(what));
+                    break Some(self.end(Code::FrameTooLarge, what).await);
                 }
             };
             self.execute(len).await;
@@ -362,19 +361,20 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         }
         if !self.input.is_empty() {
             let what = "the server is stopping, and a request had not come whole; nothing of it was done";
-            self.answer_error(Code::ShuttingDown, what).await;
+            self.end(Code::ShuttingDown, what.into()).await;
         }
         Ok(End::Ended("the server is stopping".into()))
     }
 
     async fn end_of_stream(&mut self) -> io::Result<End> {
         if self.input.is_empty() {
+            // Answers may be to come yet.
+            self.input = Input::new(self.context.limits.frame_bytes);
             return Ok(End::Closed);
         }
         let what =
             format!("the stream ended within a message, after {} bytes of it", self.input.received().len());
-        self.answer_error(Code::InvalidRequest, &what).await;
-        Ok(End::Ended(what))
+        Ok(self.end(Code::InvalidRequest, what).await)
     }
 
     async fn timed_out(&mut self, idle: bool) -> io::Result<End> {
@@ -384,8 +384,7 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
         } else {
             format!("a message was not whole {:?} after its beginning (frame-timeout)", limits.frame_time)
         };
-        self.answer_error(Code::Timeout, &what).await;
-        Ok(End::Ended(what))
+        Ok(self.end(Code::Timeout, what).await)
     }
 
     /// Ends a connection whose slow message takes up memory that others wait for.
@@ -396,10 +395,16 @@ impl<'a, S: AsyncRead, D: Disk> Executor<'a, S, D> {
             self.input.received().len(),
             self.context.limits.frame_time
         );
-        // At once, however long it takes to tell.
+        Ok(self.end(Code::Timeout, what).await)
+    }
+
+    /// Tells the client why the server ends the connection. What has come of a request goes now, however long it takes to tell.
+    async fn end(&mut self, code: Code, what: String) -> End {
+        // Not before what was gathered is in the log.
+        self.finish_run().await;
         self.input = Input::new(self.context.limits.frame_bytes);
-        self.answer_error(Code::Timeout, &what).await;
-        Ok(End::Ended(what))
+        self.answer_error(code, &what).await;
+        End::Ended(what)
     }
 }
 
@@ -478,5 +483,36 @@ mod tests {
         };
         assert!(matches!(ended, Ok(End::Ended(why)) if why.contains("others waited")));
         assert!(waits.now_or_never().is_some());
+    }
+
+    /// Nor does any other whose connection ends, however long its client takes to hear of it.
+    #[tokio::test(start_paused = true)]
+    async fn who_has_ended_holds_nothing_while_it_is_told() {
+        for (how, expected) in
+            [("silent", "frame-timeout"), ("gone", "the stream ended"), ("stop", "stopping")]
+        {
+            let dir = tempfile::tempdir().expect("a directory");
+            let limits = Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() };
+            let context = context(dir.path(), limits, Durability::Os);
+            let (mut client, stream) = tokio::io::duplex(1 << 20);
+            let (read, _write) = tokio::io::split(stream);
+            let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
+            let mut executor = Executor::new(read, &answers, &spare, &context);
+            let request = [&(1u32 << 20).to_be_bytes()[..], &[7; 100_000]].concat();
+            client.write_all(&request).await.expect("it is taken");
+            {
+                let mut run = pin!(executor.run());
+                assert!(run.as_mut().now_or_never().is_none());
+                match how {
+                    "gone" => client.shutdown().await.expect("it can be"),
+                    "stop" => context.stop.cancel(),
+                    _ => {}
+                }
+                let ended = run.await;
+                assert!(matches!(ended, Ok(End::Ended(why)) if why.contains(expected)), "{how}");
+            }
+            let grows = context.pool.grow(&mut Share::default(), 100_000, 100_000).now_or_never();
+            assert!(grows.is_some(), "{how}: it holds the lead still");
+        }
     }
 }
