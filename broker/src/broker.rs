@@ -188,9 +188,7 @@ impl<D: Disk> Broker<D> {
         let (topic, unopened) = made.map_err(|unsettled| match unsettled {
             Unsettled::Undone(e) => Error::NotDone { what: format!("{name} was not made"), source: e.into() },
             Unsettled::Stopping => Error::ShuttingDown,
-            Unsettled::InDoubt(e) => {
-                self.made_in_doubt(name, format!("the data directory could not be synced: {e}"))
-            }
+            Unsettled::InDoubt(reason) => self.made_in_doubt(name, reason),
         })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
         // It is there, and is not what was asked for.
@@ -260,7 +258,7 @@ impl<D: Disk> Broker<D> {
         .await;
         let in_doubt = match renamed {
             Ok(()) => None,
-            Err(Unsettled::InDoubt(e)) => Some(format!("the directory could not be synced: {e}")),
+            Err(Unsettled::InDoubt(reason)) => Some(reason),
             Err(undone) => {
                 topic.partitions().iter().for_each(Partition::end_deletion);
                 return Err(match undone {

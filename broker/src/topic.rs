@@ -146,10 +146,22 @@ fn check_partitions(settings: &TopicSettings) -> Result<(), Error> {
 pub(crate) enum Unsettled {
     /// Nothing has happened.
     Undone(io::Error),
-    /// It has happened, or may have: only a restart shows.
-    InDoubt(io::Error),
+    /// It has happened, or may have, for this reason: only a restart shows.
+    InDoubt(String),
     /// Nothing has happened: the broker is stopping.
     Stopping,
+}
+
+impl Unsettled {
+    /// A rename told an error, and nobody knows that it has not happened.
+    fn renamed(e: &io::Error) -> Self {
+        Self::InDoubt(format!("renaming its directory failed, and may have happened all the same: {e}"))
+    }
+
+    /// A rename has happened, and may not last.
+    fn unsynced(e: &io::Error) -> Self {
+        Self::InDoubt(format!("the data directory could not be synced: {e}"))
+    }
 }
 
 impl From<io::Error> for Unsettled {
@@ -190,11 +202,11 @@ pub(crate) fn create<D: Disk>(
                 let _ = files::remove_tree(disk, &unfinished);
                 return Err(Unsettled::Undone(e));
             }
-            Err(_) => return Err(Unsettled::InDoubt(e)),
+            Err(_) => return Err(Unsettled::renamed(&e)),
         }
     }
     // The topic is there, also where an error has come after that; whether it stays is for the disk to say.
-    disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+    disk::sync_dir(disk, &dir).map_err(|e| Unsettled::unsynced(&e))
 }
 
 /// An error where there is something of this name that a directory cannot take the place of.
@@ -258,10 +270,10 @@ pub(crate) fn rename_deleted<D: Disk>(
         // An error after its effect is one too.
         return Err(match is_gone(disk, &data.join(name)) {
             Ok(false) => Unsettled::Undone(e),
-            Ok(true) | Err(_) => Unsettled::InDoubt(e),
+            Ok(true) | Err(_) => Unsettled::renamed(&e),
         });
     }
-    disk::sync_dir(disk, &dir).map_err(Unsettled::InDoubt)
+    disk::sync_dir(disk, &dir).map_err(|e| Unsettled::unsynced(&e))
 }
 
 /// Removes what a deleted topic has left, up to a stop: the rest goes at the next start.

@@ -297,6 +297,26 @@ async fn what_the_disk_does_not_do_is_told_as_what_was_asked_for() {
     }
 }
 
+/// What is in doubt is told with the reason for that, and not with another one.
+#[tokio::test]
+async fn what_nobody_knows_of_a_topic_is_told_with_its_reason() {
+    let (_dir, disk, broker) = alone();
+    for (switch, reason) in [
+        (&disk.0.rename_fails, "renaming its directory failed"),
+        (&disk.0.dir_sync_fails, "could not be synced"),
+    ] {
+        broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+        switch.store(true, Ordering::SeqCst);
+        let error = broker.delete_topic("t").await.unwrap_err();
+        switch.store(false, Ordering::SeqCst);
+        assert_eq!(error.code(), Code::OutcomeUnknown);
+        assert!(
+            error.to_string().starts_with("deleting t: ") && error.to_string().contains(reason),
+            "{error}"
+        );
+    }
+}
+
 fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
     let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };

@@ -42,6 +42,8 @@ pub struct Switches {
     /// Where a log is synced, or a file removed, there is a bug.
     pub panics: AtomicBool,
     pub read_only: AtomicBool,
+    /// A directory is renamed, and an error is told.
+    pub rename_fails: AtomicBool,
     /// An index that has something in it cannot be read.
     pub no_index_is_read: AtomicBool,
     /// Nothing may be made or removed.
@@ -134,7 +136,11 @@ impl Disk for Failing {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.changes()?;
-        OsDisk.rename(from, to)
+        let renamed = OsDisk.rename(from, to);
+        match to.is_dir() && self.0.rename_fails.load(Ordering::SeqCst) {
+            true => Err(io::Error::from_raw_os_error(EIO)),
+            false => renamed,
+        }
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
