@@ -325,6 +325,53 @@ fn a_long_look_for_lines_is_no_sign_that_the_server_is_away() {
     text(&run(&addr, &["produce", "t", "--retry", "1s"], b"a\n"));
 }
 
+/// A partition in which none of the lines can be may be damaged, or not be served at all: nobody has to look there.
+#[test]
+fn lines_are_looked_for_only_where_they_can_be() {
+    for (args, line, found_in) in
+        [(&["--key-separator", ":"][..], "user-1:a\n", 1), (&["--key", "user-3"][..], "a\n", 2)]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let asked = || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let asked = request(&mut stream);
+                (stream, asked)
+            };
+            let answer = |stream: &mut TcpStream, answer: response::Kind| {
+                let mut frame = Vec::new();
+                wire::put(&mut frame, &proto::Response::from(answer));
+                stream.write_all(&frame).unwrap();
+            };
+            let partitions = (0..3).map(|number| proto::Partition { number, ..Default::default() }).collect();
+            let three = response::Kind::ListPartitions(proto::ListPartitionsResponse { partitions });
+            answer(&mut asked().0, three);
+            // With the line in flight.
+            let (_, request::Kind::Produce(produce)) = asked() else { panic!("a produce") };
+            let proto::NewRecord { key, value } = produce.records[0].clone();
+            let (mut looks, mut asked) = asked();
+            while let request::Kind::Consume(consume) = asked {
+                let damaged = proto::ErrorResponse::new(Code::Corrupt, "damaged");
+                let records =
+                    vec![proto::Record { key: key.clone(), value: value.clone(), ..Default::default() }];
+                let consumed = proto::ConsumeResponse { records, log_end_offset: 1, ..Default::default() };
+                answer(
+                    &mut looks,
+                    match consume.partition == found_in {
+                        true => response::Kind::Consume(consumed),
+                        false => response::Kind::Error(damaged),
+                    },
+                );
+                asked = request(&mut looks);
+            }
+        });
+        let produced = run(&addr, &[&["produce", "t", "--retry", "1s"], args].concat(), line.as_bytes());
+        let said = String::from_utf8_lossy(&produced.stderr).into_owned();
+        assert!(produced.status.success() && said.ends_with("\n1 line acknowledged\n"), "{args:?}: {said}");
+    }
+}
+
 /// `tail -f` never ends by itself: whoever ends it wants to know what was stored, and how to go on.
 #[test]
 fn who_ends_a_producer_is_told_what_it_has_stored() {

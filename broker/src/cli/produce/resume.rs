@@ -13,19 +13,20 @@
 //!   between has ended for us, leads to lines that are there twice. No request of the protocol tells of records that are not
 //!   durable yet, so a client cannot know better.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
 use broker::client::{Connection, Consumed, Fetch, Outcome};
 use broker::error::Code;
 use broker::record::{NewRecord, Record};
+use broker::topic::partition_of;
 use broker::units::Offset;
 use broker::wire::proto::{Earliest, ListOffsetsRequest, list_offsets_request::At, request, response};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::input::Batch;
+use super::input::{Batch, Line};
 use super::{Args, try_connect};
 use crate::cli::is_away;
 use crate::cli::output::say;
@@ -146,14 +147,22 @@ impl<'a> LookUp<'a> {
         if self.left() == 0 {
             return Ok(());
         }
-        let partitions: Vec<u32> = match self.args.partition {
-            Some(partition) => vec![partition],
-            None => self.ends.keys().copied().collect(),
-        };
-        for partition in partitions {
+        for partition in self.partitions() {
             self.read(connection, partition).await?;
         }
         Ok(())
+    }
+
+    /// Those in which the lines can be: whatever is wrong with any other shows nothing of them.
+    fn partitions(&self) -> BTreeSet<u32> {
+        let all = || self.ends.keys().copied().collect();
+        let count = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
+        let of = |line: &Line| line.record.key.as_ref().map(|key| partition_of(key, count));
+        match self.args.partition {
+            Some(partition) => BTreeSet::from([partition]),
+            // Without a key, any takes its turn.
+            None => self.sent.iter().flatten().map(of).collect::<Option<_>>().unwrap_or_else(all),
+        }
     }
 
     /// Reads what is new in a partition, up to where it ends at first: others may append faster than this reads.
@@ -255,7 +264,6 @@ fn take(sent: &mut VecDeque<Batch>, behind: u64, wanted: impl Fn(&NewRecord) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::input::Line;
     use super::*;
 
     fn sent(batches: &[&[&'static str]]) -> VecDeque<Batch> {
