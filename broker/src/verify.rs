@@ -363,8 +363,8 @@ impl<D: Disk> Verifier<'_, D> {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
                 self.front(dir, *first, recorded);
                 let keeps_prefix = lost_power && !marked.contains(last);
-                self.logs(dir, (&logs, &leftovers), recorded, known, keeps_prefix);
-                self.leftovers(dir, &leftovers, *last, known);
+                let shown = self.logs(dir, (&logs, &leftovers), recorded, known, keeps_prefix);
+                self.leftovers(dir, &leftovers, *last, known, shown);
             }
             _ => self.no_logs(dir, &leftovers, known),
         }
@@ -382,6 +382,7 @@ impl<D: Disk> Verifier<'_, D> {
         }
     }
 
+    /// Gives the offset at which the last one had ended once, where it ends before that now.
     fn logs(
         &mut self,
         dir: &Path,
@@ -389,8 +390,8 @@ impl<D: Disk> Verifier<'_, D> {
         recorded: Option<&Closed>,
         known: Option<Known>,
         keeps_prefix: bool,
-    ) {
-        let mut end = None;
+    ) -> Option<Offset> {
+        let (mut end, mut shown) = (None, None);
         for (&base, kinds) in logs {
             let next = logs.range(base.next()..).next().map(|(next, _)| *next);
             let recorded = recorded.and_then(|closed| closed.segments.iter().find(|s| s.base == base));
@@ -408,14 +409,25 @@ impl<D: Disk> Verifier<'_, D> {
             let log = self.log(segment);
             if let Some(log) = &log {
                 self.indexes(segment, log, kinds);
+                let known = segment.read(&log.scan, log.len).known.map(|known| known.all.end);
+                shown = known.filter(|known| *known > log.scan.end);
             }
             end = log.map(|log| log.scan.end);
         }
+        shown
     }
 
     /// Indexes without a log. Retention removes a log before its indexes, and a roll makes one before them: a crash leaves
     /// such, and a start removes them. One behind the last log that has entries tells of records that were there.
-    fn leftovers(&mut self, dir: &Path, leftovers: &Bases, last: Offset, known: Option<Known>) {
+    /// `shown`: see [`Self::logs`]. What shows that is to show it again, and stays.
+    fn leftovers(
+        &mut self,
+        dir: &Path,
+        leftovers: &Bases,
+        last: Offset,
+        known: Option<Known>,
+        shown: Option<Offset>,
+    ) {
         for (&base, kinds) in leftovers {
             // Then it is said already where the log ends too early.
             let is_told = known.is_some_and(|known| known.to.segment >= base);
@@ -424,6 +436,8 @@ impl<D: Disk> Verifier<'_, D> {
                 if base > last && !is_told && len().is_ok_and(|len| len > 0) {
                     let what = "the index has entries, and its log is gone";
                     self.fault(&path, None, Some(base), what);
+                } else if shown == Some(base) {
+                    self.note(&path, "belongs to no log, and stays: the log before it had come up to there");
                 } else {
                     self.note(&path, "belongs to no log, and goes at the next start");
                 }
