@@ -16,7 +16,7 @@ use crate::opening::{self, Made, Opened, Opening, Origin};
 pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
 use crate::report::{Missed, Report};
-use crate::retention;
+use crate::retention::Looks;
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
@@ -303,22 +303,22 @@ impl<D: Disk> Broker<D> {
 
     /// Looks after retention until the broker is closed. To be spawned once.
     pub async fn housekeeping(self) {
+        let mut looks = Looks::default();
         loop {
             let closing = self.0.closing.notified();
             if self.is_closing() {
                 return;
             }
+            let look = async {
+                tokio::time::sleep(self.0.settings.retention_check).await;
+                for partition in self.topics().iter().flat_map(Topic::partitions) {
+                    looks.begin(partition).await;
+                }
+            };
             tokio::select! {
                 biased;
                 () = closing => return,
-                () = tokio::time::sleep(self.0.settings.retention_check) => {}
-            }
-            for topic in self.topics() {
-                for partition in topic.partitions() {
-                    let partition = partition.clone();
-                    // A task for each: a panic is the end of its partition (see `OnPanic`), and not of looking after the others.
-                    let _ = tokio::spawn(async move { retention::look(&partition).await }).await;
-                }
+                () = look => {}
             }
         }
     }

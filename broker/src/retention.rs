@@ -11,9 +11,13 @@
 //! A partition whose directory could not be synced after a removal is fenced, and no more of it goes: the removal of a later
 //! segment could become durable before this one's, and a power loss would leave a gap.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use crate::disk::Disk;
@@ -23,8 +27,43 @@ use crate::segment::{self, Active, Removed, Sealed};
 use crate::units::{Offset, Timestamp};
 use crate::work::off_thread;
 
+/// So many partitions are looked at at the same time.
+const LOOKED_AT_ONCE: usize = 4;
+
+/// The looks that are under way, by the partition's name. A disk that hangs keeps one at that, and not the others: they may lie on
+/// another disk. But where it is so with [`LOOKED_AT_ONCE`] of them, all wait: each takes a thread from those that sync.
+///
+/// Those that are under way when this is dropped come to their end all the same: a stop waits for that.
+#[derive(Default)]
+pub(crate) struct Looks {
+    names: BTreeSet<String>,
+    ends: FuturesUnordered<BoxFuture<'static, String>>,
+}
+
+impl Looks {
+    /// Begins to look at a partition, unless that is under way; waits where too many are.
+    pub async fn begin<D: Disk>(&mut self, partition: &Partition<D>) {
+        while let Some(Some(ended)) = self.ends.next().now_or_never() {
+            self.names.remove(&ended);
+        }
+        if self.names.contains(partition.name()) {
+            return;
+        }
+        if self.names.len() == LOOKED_AT_ONCE
+            && let Some(ended) = self.ends.next().await
+        {
+            self.names.remove(&ended);
+        }
+        let (name, partition) = (partition.name().to_owned(), partition.clone());
+        self.names.insert(name.clone());
+        // A task for each: a panic is the end of its partition (see `OnPanic`), and not of looking after the others.
+        let looked = tokio::spawn(async move { look(&partition).await });
+        self.ends.push(looked.map(|_| name).boxed());
+    }
+}
+
 /// Looks at one partition and deletes what may go.
-pub(crate) async fn look<D: Disk>(partition: &Partition<D>) {
+async fn look<D: Disk>(partition: &Partition<D>) {
     let config = partition.config();
     let now = config.clock.now();
     if config.retention_age.is_some_and(|age| last_is_old(partition, now, age)) {

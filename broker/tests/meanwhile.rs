@@ -362,6 +362,35 @@ async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
     assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
+/// One partition's disk hangs as a segment is removed. The others may lie on another, and are looked at again and again.
+#[tokio::test]
+async fn a_removal_that_hangs_does_not_hold_up_those_of_other_partitions() {
+    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+    let settings = Settings { retention_bytes: Some(100), ..small() };
+    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
+    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
+    let topic = broker.topic("t").unwrap();
+    let [hangs, other] = topic.partitions() else { panic!("two") };
+    let grow = async |partition: &Partition<OsDisk>| {
+        for n in 0..12 {
+            append(partition, &n.to_string()).await.unwrap();
+        }
+        partition.idle().await;
+    };
+    grow(hangs).await;
+    late.holds.store(true, Ordering::Relaxed);
+    tokio::spawn(broker.clone().housekeeping());
+    late.waits.notified().await;
+    for _ in 0..3 {
+        grow(other).await;
+        until("the oldest segments are removed", || other.bytes() <= 100).await;
+    }
+    assert!(hangs.bytes() > 100);
+    late.begins.notify_one();
+    until("the oldest segments are removed", || hangs.bytes() <= 100).await;
+    closes(&broker).await;
+}
+
 /// The file of a segment is gone before the log starts behind it: what was damaged in it stands in nobody's way by then.
 #[tokio::test]
 async fn damage_in_what_retention_is_taking_hides_no_later_time() {
