@@ -362,6 +362,59 @@ async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
     assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
+/// What a removal takes, it takes by name: were it still to come when the broker is closed, it would take it from the next broker.
+#[tokio::test]
+async fn neither_a_stop_nor_a_deletion_is_faster_than_the_removal_that_is_under_way() {
+    for is_stop in [true, false] {
+        let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
+        let settings = Settings { retention_bytes: Some(100), ..small() };
+        let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
+        let partition = make(&broker).await;
+        for n in 0..12 {
+            append(&partition, &n.to_string()).await.unwrap();
+        }
+        partition.idle().await;
+        late.holds.store(true, Ordering::Relaxed);
+        tokio::spawn(broker.clone().housekeeping());
+        late.waits.notified().await;
+        let ended = tokio::spawn({
+            let broker = broker.clone();
+            async move { if is_stop { broker.close().await } else { broker.delete_topic("t").await } }
+        });
+        // All that it can do without the removal.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!ended.is_finished(), "a stop: {is_stop}");
+        late.begins.notify_one();
+        ended.await.unwrap().unwrap();
+    }
+}
+
+/// A write that a limit on the size of files has cut short is cut off again, and the roll that is to sync that is under way when the
+/// broker stops. Whoever asked for it does not wait, and is not told that nothing was done: a power loss may bring it back.
+#[tokio::test]
+async fn a_stop_leaves_open_what_a_roll_is_to_cut_off() {
+    let (dir, late, disk) = (tempfile::tempdir().unwrap(), Late::default(), Failing::default());
+    let broker = open(dir.path(), disk.clone(), Settings::default(), Arc::new(late.clone()));
+    let partition = make(&broker).await;
+    let [fits, does_not] = ["x".repeat(300), "y".repeat(200)];
+    append(&partition, &fits).await.unwrap();
+    disk.0.file_bytes_max.store(400, Ordering::SeqCst);
+    late.holds.store(true, Ordering::Relaxed);
+    let mut cut = Box::pin(append(&partition, &does_not));
+    assert!(cut.as_mut().now_or_never().is_none(), "it waits for the roll");
+    late.waits.notified().await;
+    let closed = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.close().await }
+    });
+    assert_eq!(cut.await.unwrap_err().code(), Code::OutcomeUnknown);
+    assert_eq!(append(&partition, "z").await.unwrap_err().code(), Code::ShuttingDown);
+    late.begins.notify_one();
+    closed.await.unwrap().unwrap();
+}
+
 /// One partition's disk hangs as a segment is removed. The others may lie on another, and are looked at again and again.
 #[tokio::test]
 async fn a_removal_that_hangs_does_not_hold_up_those_of_other_partitions() {
