@@ -203,11 +203,8 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
             disk.remove_file(&clean)?;
             Stops::Kept
         }
-        Err(e) if disk::is_full(&e) => {
-            // A name needs less room than a file. But the file that it takes the name of may say more.
-            let says_all = last.clean.as_ref() == Some(&stops);
-            rename_clean(disk, data, says_all)?
-        }
+        // A name needs less room than a file.
+        Err(e) if disk::is_full(&e) => rename_clean(disk, data)?,
         kept => {
             kept.and_then(|()| disk.remove_file(&clean))?;
             Stops::Kept
@@ -219,7 +216,10 @@ pub fn revoke_clean<D: Disk>(disk: &D, data: &Path, last: &LastRun) -> io::Resul
 
 /// Gives the clean stop its other name as it is; without room for a name, to forget the stop is possible still. The note of
 /// the run before has to go first: it would speak without what the stop says, where a power loss leaves neither name.
-fn rename_clean<D: Disk>(disk: &D, data: &Path, says_all: bool) -> io::Result<Stops> {
+///
+/// The file that it takes the name of may say more: of partitions that this stop has left out. The start that comes assumes nothing of
+/// those; what it finds of them it notes itself, or this run does not speak.
+fn rename_clean<D: Disk>(disk: &D, data: &Path) -> io::Result<Stops> {
     let clean = data.join(CLEAN);
     forget_run(disk, data)?;
     match disk.rename(&clean, &data.join(WAS_CLEAN)) {
@@ -227,7 +227,7 @@ fn rename_clean<D: Disk>(disk: &D, data: &Path, says_all: bool) -> io::Result<St
             disk.remove_file(&clean)?;
             Ok(Stops::Forgotten)
         }
-        renamed => renamed.map(|()| if says_all { Stops::Kept } else { Stops::Forgotten }),
+        renamed => renamed.map(|()| Stops::Kept),
     }
 }
 
