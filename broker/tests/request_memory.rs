@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use broker::Broker;
@@ -148,4 +148,55 @@ async fn a_consume_that_waits_holds_none_of_it() {
     client.send(&waits).await;
     assert!(matches!(client.answer().await, response::Kind::Consume(_)));
     assert!(begun.elapsed() >= hour, "nothing came behind it");
+}
+
+/// One that sends long requests without a pause gives way after each of them: others that send long ones have their turn, and those
+/// that send short ones do not even wait for it.
+#[tokio::test]
+async fn a_stream_of_long_requests_keeps_out_nobody() {
+    const REQUESTS: usize = 150;
+    // Room for one long request.
+    let server = Server::start(Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() }).await;
+    let stored = Arc::new(AtomicUsize::new(0));
+    let (mut answers, mut requests) = tokio::io::split(server.connect().0);
+    let streamed = tokio::spawn({
+        let stored = stored.clone();
+        async move {
+            let sends = async {
+                for _ in 0..REQUESTS {
+                    requests.write_all(&produced("a", 200_000)).await.unwrap();
+                }
+            };
+            let takes = async {
+                while stored.fetch_add(1, Ordering::Relaxed) < REQUESTS - 1 {
+                    let len = answers.read_u32().await.unwrap();
+                    answers.read_exact(&mut vec![0; len as usize]).await.unwrap();
+                }
+            };
+            tokio::join!(sends, takes)
+        }
+    });
+    let begins = async {
+        while stored.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, begins).await.expect("they are stored");
+    let [mut long, mut short] = [server.connect(), server.connect()];
+    for _ in 0..3 {
+        let mut waited = [0; 2];
+        for ((client, bytes), waited) in
+            [(&mut long, 100_000), (&mut short, 50_000)].into_iter().zip(&mut waited)
+        {
+            let before = stored.load(Ordering::Relaxed);
+            client.send(&produced("b", bytes)).await;
+            client.stored().await;
+            *waited = stored.load(Ordering::Relaxed) - before;
+        }
+        // The short one has waited for its turn of the processor, and so has the long one: for memory it waits for one of them.
+        let [long, short] = waited;
+        assert!(long <= short + 5, "it has waited for {long} of the others, and a short one for {short}");
+    }
+    assert!(stored.load(Ordering::Relaxed) < REQUESTS, "the stream goes on");
+    streamed.await.unwrap();
 }
