@@ -160,8 +160,8 @@ struct Segment<'a> {
     known: Option<Known>,
     /// Whether a power loss may have torn out what is not known to have been on the disk: a start keeps what lies before it.
     keeps_prefix: bool,
-    /// What the partition has left of segments without a log.
-    leftovers: &'a Bases,
+    /// The base offsets of all that the partition has files of: what lies behind the last log shows how far that had come.
+    bases: &'a BTreeSet<Offset>,
 }
 
 impl Segment<'_> {
@@ -181,7 +181,7 @@ impl Segment<'_> {
 
     /// The same, with what is known once it was read.
     fn read(self, scan: &Scan, len: u64) -> Self {
-        let (end, behind) = ((scan.end, len - scan.end_at.get()), self.leftovers.keys().copied());
+        let (end, behind) = ((scan.end, len - scan.end_at.get()), self.bases.iter().copied());
         let shown = SyncedTo::by_roll(self.base, end, behind).filter(|_| self.next.is_none());
         let shown = shown.map(|to| Known::new(to, "when the next segment was made"));
         Self { known: self.known.into_iter().chain(shown).reduce(Known::and), ..self }
@@ -329,7 +329,8 @@ impl<D: Disk> Verifier<'_, D> {
         for entry in entries {
             let path = dir.join(&entry.name);
             match files::parse(&entry.name) {
-                Name::Segment(base, kind) if !entry.is_dir => segments.entry(base).or_default().push(kind),
+                _ if entry.is_dir => self.note(&path, "is not ours"),
+                Name::Segment(base, kind) => segments.entry(base).or_default().push(kind),
                 Name::Synced => {}
                 Name::Damaged(base) => marked.push(base),
                 Name::Unsynced(base) => {
@@ -339,9 +340,10 @@ impl<D: Disk> Verifier<'_, D> {
                 }
                 Name::Tmp => self.note(&path, "is an unfinished replacement"),
                 Name::Aside => self.note(&path, "was set aside by a recovery"),
-                _ => self.note(&path, "is not ours"),
+                Name::Foreign => self.note(&path, "is not ours"),
             }
         }
+        let bases: BTreeSet<Offset> = segments.keys().chain(&marked).copied().collect();
         let (logs, leftovers): (BTreeMap<_, _>, BTreeMap<_, _>) =
             segments.into_iter().partition(|(_, kinds)| kinds.contains(&Kind::Log));
         let at_stop = self.last.stopped_at(name).map(SyncedTo::at_end_of);
@@ -363,8 +365,11 @@ impl<D: Disk> Verifier<'_, D> {
                 let recorded = self.last.clean.as_ref().and_then(|clean| clean.get(name));
                 self.front(dir, *first, recorded);
                 let keeps_prefix = lost_power && !marked.contains(last);
-                let shown = self.logs(dir, (&logs, &leftovers), recorded, known, keeps_prefix);
+                let shown = self.logs(dir, (&logs, &bases), recorded, known, keeps_prefix);
                 self.leftovers(dir, &leftovers, *last, known, shown);
+                for base in marked.into_iter().filter(|base| !logs.contains_key(base)) {
+                    self.leftover(&files::damaged_path(dir, base), shown == Some(base));
+                }
             }
             _ => self.no_logs(dir, &leftovers, known),
         }
@@ -386,7 +391,7 @@ impl<D: Disk> Verifier<'_, D> {
     fn logs(
         &mut self,
         dir: &Path,
-        (logs, leftovers): (&Bases, &Bases),
+        (logs, bases): (&Bases, &BTreeSet<Offset>),
         recorded: Option<&Closed>,
         known: Option<Known>,
         keeps_prefix: bool,
@@ -398,7 +403,7 @@ impl<D: Disk> Verifier<'_, D> {
             let known = known.filter(|_| next.is_none());
             let keeps_prefix = keeps_prefix && next.is_none();
             let recorded = recorded.copied();
-            let segment = Segment { dir, base, next, recorded, known, keeps_prefix, leftovers };
+            let segment = Segment { dir, base, next, recorded, known, keeps_prefix, bases };
             if let Some(end) = end
                 && end != base
             {
@@ -436,13 +441,22 @@ impl<D: Disk> Verifier<'_, D> {
                 if base > last && !is_told && len().is_ok_and(|len| len > 0) {
                     let what = "the index has entries, and its log is gone";
                     self.fault(&path, None, Some(base), what);
-                } else if shown == Some(base) {
-                    self.note(&path, "belongs to no log, and stays: the log before it had come up to there");
                 } else {
-                    self.note(&path, "belongs to no log, and goes at the next start");
+                    self.leftover(&path, shown == Some(base));
                 }
             }
         }
+    }
+
+    /// What belongs to no log goes, but for what shows up to where the last one had come.
+    fn leftover(&mut self, path: &Path, shows: bool) {
+        self.note(
+            path,
+            match shows {
+                true => "belongs to no log, and stays: the log before it had come up to there",
+                false => "belongs to no log, and goes at the next start",
+            },
+        );
     }
 
     fn no_logs(&mut self, dir: &Path, leftovers: &Bases, known: Option<Known>) {

@@ -321,28 +321,32 @@ fn what_a_crash_may_leave_is_no_fault() {
     assert_eq!(faults, expected);
 }
 
-/// An index that a roll has made shows up to where the log before it had come: where that ends too early, a start keeps it, and what
-/// is said of it is what a start does.
+/// What is left of a segment shows up to where the log before it had come: where that ends too early, a start keeps it and does not cut
+/// the log, and what is said is what a start does.
 #[test]
 fn what_is_left_of_a_segment_goes_or_stays_as_it_is_said() {
-    for (is_damaged, end) in
-        [(true, "stays: the log before it had come up to there"), (false, "goes at the next start")]
+    let (goes, stays) = ("goes at the next start", "stays: the log before it had come up to there");
+    for (left, is_damaged) in
+        [("index", true), ("index", false), ("log.damaged", true), ("log.damaged", false)]
     {
         let dir = tempfile::tempdir().unwrap();
         let data = stopped(dir.path());
         std::fs::remove_file(data.join("clean")).unwrap();
-        let [log, index] = ["00000000000000000003.log", "00000000000000000005.index"]
-            .map(|name| data.join("t/0").join(name));
+        let name = format!("00000000000000000005.{left}");
+        let [log, left] = ["00000000000000000003.log", &name].map(|name| data.join("t/0").join(name));
         let mut bytes = std::fs::read(&log).unwrap();
         *bytes.last_mut().unwrap() ^= u8::from(is_damaged);
-        std::fs::write(&log, bytes).unwrap();
-        std::fs::write(&index, b"").unwrap();
+        std::fs::write(&log, &bytes).unwrap();
+        std::fs::write(&left, b"").unwrap();
         let found = verdict(&data);
-        assert_eq!(found.faults.is_empty(), !is_damaged, "{found:?}");
-        let note = format!("t/0/00000000000000000005.index belongs to no log, and {end}");
-        assert!(found.notes.contains(&note), "{found:?}");
+        let faults: Vec<_> = found.faults.iter().map(|fault| fault.what.as_str()).collect();
+        assert_eq!(faults.is_empty(), !is_damaged, "{name}: {faults:?}");
+        assert!(faults.iter().all(|fault| fault.ends_with("offset 4 is lost")), "{name}: {faults:?}");
+        let note = format!("t/0/{name} belongs to no log, and {}", if is_damaged { stays } else { goes });
+        assert!(found.notes.contains(&note), "{name}: {found:?}");
         let (_, said) = Process::start(&data, &[]).stop();
-        assert_eq!(index.exists(), is_damaged, "{said}");
+        assert_eq!(left.exists(), is_damaged, "{name}: {said}");
+        assert_eq!(std::fs::read(&log).unwrap(), bytes, "{name}: {said}");
     }
 }
 
