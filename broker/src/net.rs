@@ -55,10 +55,27 @@ impl Connector for TcpConnector {
     type Stream = TcpStream;
 
     async fn connect(&self, addr: &str) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(&addresses(addr).await?[..]).await?;
+        let stream = connect(addresses(addr).await?).await?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
+}
+
+/// Connects to the first of these that takes it. That a connection was refused is said only where nobody listens at any of them: who
+/// asks may take it for a sign that a server has ended.
+async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut failed = io::Error::other("the name has no address");
+    let mut is_first = true;
+    for addr in addresses {
+        match TcpStream::connect(addr).await {
+            Ok(stream) => return Ok(stream),
+            Err(e) if std::mem::take(&mut is_first) || e.kind() != io::ErrorKind::ConnectionRefused => {
+                failed = e
+            }
+            Err(_) => {}
+        }
+    }
+    Err(failed)
 }
 
 /// The addresses of `host:port`. Whoever looks up a name waits for it, on a thread of its own: tokio's would panic where the system
@@ -73,4 +90,28 @@ async fn addresses(addr: &str) -> io::Result<Vec<SocketAddr>> {
     let no_thread = |e| io::Error::other(format!("no thread can be started that looks up its address: {e}"));
     std::thread::Builder::new().name("look-up".into()).spawn(look_up).map_err(no_thread)?;
     finds.await.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_is_refused_at_one_address_and_not_heard_at_another_is_not_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let there = listener.local_addr().expect("it has an address");
+        let closed = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr();
+        let nobody = closed.expect("it has an address");
+        // No stream leads to all of a network.
+        let all = SocketAddr::from(([255, 255, 255, 255], 9));
+        let refused = async |addresses: &[SocketAddr]| {
+            let connected = connect(addresses.to_vec()).await;
+            connected.map_err(|e| e.kind() == io::ErrorKind::ConnectionRefused).err()
+        };
+        assert_eq!(refused(&[nobody, nobody]).await, Some(true));
+        assert_eq!(refused(&[nobody, all]).await, Some(false));
+        assert_eq!(refused(&[all, nobody]).await, Some(false));
+        assert_eq!(refused(&[]).await, Some(false));
+        assert_eq!(refused(&[all, nobody, there]).await, None);
+    }
 }
