@@ -245,7 +245,7 @@ impl<D: Disk> Opening<'_, D> {
                 Unnoted::Stale(e) => {
                     let reason = format!("the note of the last run cannot be replaced: {e}");
                     let partitions = topics.values().flat_map(Topic::partitions);
-                    partitions.for_each(|partition| partition.fence(&reason));
+                    partitions.for_each(|partition| partition.fence_as_found(&reason));
                     read_only = Some(reason);
                 }
             }

@@ -385,10 +385,9 @@ impl<D: Disk> Partition<D> {
         synced.then_some(closed)
     }
 
-    /// Takes no writes until it is opened anew, for a reason that is told to whoever tries.
-    pub(crate) fn fence(&self, reason: &str) {
-        self.fence_now(&mut self.lock(), reason.into());
-        self.wake_all();
+    /// A start has found that it can take no writes, for a reason that is told to whoever tries.
+    pub(crate) fn fence_as_found(&self, reason: &str) {
+        self.lock().fence_as_found(reason.into());
     }
 
     /// Its topic is about to be deleted. Until it is, it serves, as long as its files have their names.

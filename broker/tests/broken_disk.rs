@@ -317,6 +317,25 @@ async fn what_nobody_knows_of_a_topic_is_told_with_its_reason() {
     }
 }
 
+/// A restart alone would find it so again.
+#[tokio::test]
+async fn what_a_start_has_found_is_to_be_mended_and_not_restarted() {
+    let (dir, disk, broker) = alone();
+    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+    drop(broker);
+    // It can neither be replaced nor removed as a file.
+    let note = dir.path().join("running");
+    std::fs::remove_file(&note).unwrap();
+    std::fs::create_dir(&note).unwrap();
+    let world = World { disk, clock: Arc::new(SystemClock), work: Arc::new(InLine) };
+    let (broker, report) = Broker::open(world, dir.path(), Settings::default(), &|_, _, _| {}).unwrap();
+    assert!(report.read_only.is_some());
+    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
+    let refused = partition.append(&mut batch(1)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Fenced);
+    assert!(refused.to_string().ends_with("; fix that and restart the broker"), "{refused}");
+}
+
 fn alone() -> (tempfile::TempDir, Failing, Broker<Failing>) {
     let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
     let world = World { disk: disk.clone(), clock: Arc::new(SystemClock), work: Arc::new(InLine) };

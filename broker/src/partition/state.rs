@@ -174,6 +174,12 @@ impl<D: Disk> State<D> {
         self.fenced.get_or_insert(reason);
     }
 
+    /// The same, where a start finds it so, and the next one does, too.
+    pub(super) fn fence_as_found(&mut self, reason: String) {
+        self.is_found_fenced |= self.fenced.is_none();
+        self.fence(reason);
+    }
+
     pub(super) fn needs_roll(&self, segment_bytes: u64) -> bool {
         self.roll != Roll::No
             || self.next_is_there
