@@ -223,8 +223,8 @@ fn fitting(machine: &Machine, file: &FileNode, position: u64, mut len: u64) -> u
 /// From here on no file grows, but for the first `fits` bytes of this write.
 fn fill_up(machine: &mut Machine, ino: Ino, position: u64, fits: u64) {
     let len = machine.state.file(ino).map_or(0, |file| file.seen.len());
-    let growth = (position + fits).saturating_sub(len);
-    machine.brim = Some(machine.state.used_bytes + growth);
+    let growth = position.saturating_add(fits).saturating_sub(len);
+    machine.brim = Some(machine.state.used_bytes.saturating_add(growth));
 }
 
 /// To write a part of a sector means to read it first.

@@ -204,6 +204,14 @@ fn a_fault_that_leaves_no_room_fails_the_write() {
 }
 
 #[test]
+fn a_fault_that_leaves_more_room_than_there_can_be_fills_nothing() {
+    let (disk, _process, file) = disk_with(b"old");
+    aim(&disk, write_fault(Kind::Full { fits: u64::MAX }));
+    assert_eq!(file.write_at(b"new", 3).unwrap(), 3);
+    assert_eq!(file.write_at(b"newer", 6).unwrap(), 5);
+}
+
+#[test]
 fn a_failed_sync_drops_the_pages_and_tells_each_descriptor_once() {
     let (disk, process, file) = disk_with(b"old");
     let other = process.open("/a.log", Open::Read).unwrap();
