@@ -204,7 +204,13 @@ impl Machine {
         }
         let done = match kind {
             Some(Kind::Error { errno, effect: false }) => Err(errno),
-            Some(Kind::Error { errno, effect: true }) => attempt(self).and(Err(errno)),
+            Some(Kind::Error { errno, effect: true }) => {
+                let first = self.next_descriptor;
+                let done = attempt(self).and(Err(errno));
+                // Nobody has got what was opened: it is closed again.
+                (first..self.next_descriptor).for_each(|number| self.close(number));
+                done
+            }
             _ => attempt(self),
         };
         self.observe(life, call, count(&done), fault, None, stalled);

@@ -69,6 +69,22 @@ fn an_error_after_the_effect_has_it() {
     assert_eq!(disk.durable("/a.log").unwrap(), b"new");
 }
 
+/// Nobody holds what was opened or locked and is told that it was not: Linux closes it again.
+#[test]
+fn what_is_opened_or_locked_by_an_operation_that_fails_is_not_held() {
+    let disk = Disk::new(Config { max_open: Some(2), ..Config::default() });
+    let process = disk.process();
+    let after = |op| Fault::new(op, "*", Kind::Error { errno: Errno::EIO, effect: true });
+    aim(&disk, after(Op::Open).times(2));
+    aim(&disk, after(Op::Lock));
+    assert_eq!(errno(process.open("/a", Open::Create)), Errno::EIO);
+    assert_eq!(disk.seen("/a").unwrap(), b"", "it was made all the same");
+    assert_eq!(process.open_dir("/").map(drop).unwrap_err().raw_os_error(), Some(Errno::EIO.0));
+    assert_eq!(process.lock_dir("/").map(drop).unwrap_err().raw_os_error(), Some(Errno::EIO.0));
+    let _lock = process.lock_dir("/").expect("nobody holds it");
+    process.open("/a", Open::Write).expect("one more descriptor is free");
+}
+
 #[test]
 fn a_short_write_and_a_short_read_do_what_they_say() {
     let (disk, _process, file) = disk_with(b"");
@@ -196,19 +212,19 @@ fn a_fault_fills_the_disk_until_something_is_cut_off() {
 }
 
 #[test]
-fn a_fault_that_leaves_no_room_fails_the_write() {
-    let (disk, _process, file) = disk_with(b"old");
-    aim(&disk, write_fault(Kind::Full { fits: 0 }));
-    assert_eq!(errno(file.write_at(b"new", 3)), Errno::ENOSPC);
-    assert_eq!(read(&file), b"old");
-}
-
-#[test]
 fn a_fault_that_leaves_more_room_than_there_can_be_fills_nothing() {
     let (disk, _process, file) = disk_with(b"old");
     aim(&disk, write_fault(Kind::Full { fits: u64::MAX }));
     assert_eq!(file.write_at(b"new", 3).unwrap(), 3);
     assert_eq!(file.write_at(b"newer", 6).unwrap(), 5);
+}
+
+#[test]
+fn a_fault_that_leaves_no_room_fails_the_write() {
+    let (disk, _process, file) = disk_with(b"old");
+    aim(&disk, write_fault(Kind::Full { fits: 0 }));
+    assert_eq!(errno(file.write_at(b"new", 3)), Errno::ENOSPC);
+    assert_eq!(read(&file), b"old");
 }
 
 #[test]
