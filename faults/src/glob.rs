@@ -1,6 +1,6 @@
 //! Path patterns, as in a `.gitignore`: `*` and `?` stop at a slash, `**` does not.
 
-/// Whether a pattern names a path. Without a slash it names the last component, wherever that lies; with one, the end
+/// Whether a pattern names a path, which begins with a slash. Without a slash it names the last component, wherever that lies; with one, the end
 /// of the path; with a leading slash, the whole path.
 pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     if pattern.starts_with('/') {
@@ -10,8 +10,8 @@ pub(crate) fn matches(pattern: &str, path: &str) -> bool {
     if pattern.contains("**") {
         return starts(path).any(|at| glob(pattern.as_bytes(), &path.as_bytes()[at..]));
     }
-    let tail = path.rmatch_indices('/').nth(depth).map_or(path, |(at, _)| &path[at + 1..]);
-    glob(pattern.as_bytes(), tail.as_bytes())
+    let tail = path.rmatch_indices('/').nth(depth).map(|(at, _)| &path[at + 1..]);
+    tail.is_some_and(|tail| glob(pattern.as_bytes(), tail.as_bytes()))
 }
 
 /// Where the components of a path begin.
@@ -76,6 +76,8 @@ mod tests {
         assert!(matches("orders/0/*.log", "/data/orders/0/1.log"));
         assert!(!matches("orders/0/*.log", "/data/orders/10/1.log"));
         assert!(!matches("orders/*.log", "/data/orders/0/1.log"));
+        assert!(matches("*/clean", "/data/clean"));
+        assert!(!matches("*/*/clean", "/data/clean"), "there is one directory, and not two");
         assert!(matches("orders/**.log", "/data/orders/0/1.log"));
         assert!(matches("orders/**/1.*", "/data/orders/0/1/1.log"));
     }
