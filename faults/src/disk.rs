@@ -79,9 +79,8 @@ impl Disk {
     /// The lights go out, and this is what is left.
     pub fn power_loss_leaving(&self, image: &Image) {
         let mut machine = hold(&self.machine);
-        let mut state = image.state().clone();
-        state.set_rules(machine.config.profile, machine.config.lies());
-        machine.power_loss_leaving(state);
+        let left = image.found(machine.config);
+        machine.power_loss_leaving(left);
     }
 
     /// The disk as it is, as a value: what is pending is still pending on it. The next change of each file copies what

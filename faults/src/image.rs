@@ -94,15 +94,17 @@ impl Image {
         Image { state }
     }
 
-    pub(crate) fn state(&self) -> &State {
-        &self.state
-    }
-
     /// A disk with this on it, to start a program on.
     pub fn to_disk(&self, config: Config) -> Disk {
+        Disk::with_state(config, self.found(config))
+    }
+
+    /// What a machine that is started finds, by the rules of a disk like this.
+    pub(crate) fn found(&self, config: Config) -> State {
         let mut state = self.state.clone();
         state.set_rules(config.profile, config.lies());
-        Disk::with_state(config, state)
+        state.nobody_has_open();
+        state
     }
 
     /// Equal for images in which a program finds the same: files, names, bytes, and errors that nobody was told of yet; the

@@ -373,6 +373,13 @@ impl State {
         }
     }
 
+    /// Nobody has anything open any more: of files without a name, the blocks are free.
+    pub(crate) fn nobody_has_open(&mut self) {
+        let nameless: Vec<Ino> =
+            self.files().filter(|(_, file)| file.links == 0).map(|(ino, _)| ino).collect();
+        nameless.into_iter().for_each(|ino| self.release(ino));
+    }
+
     /// Whether anything of a file, asked for by then, is not on the medium yet; or anything of a directory.
     pub(crate) fn is_pending_until(&self, ino: Ino, upto: Seq) -> bool {
         match self.file(ino) {

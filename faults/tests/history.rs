@@ -129,6 +129,28 @@ fn an_image_makes_a_disk_of_its_own() {
     assert_eq!(hashes(&two.images()), BTreeSet::from([image.hash()]), "nothing is pending on it");
 }
 
+/// On a disk of its own, nobody has a file open that has lost its name: its blocks are free, however the image came to be.
+#[test]
+fn what_had_no_name_any_more_takes_no_room_on_another_disk() -> io::Result<()> {
+    let disk = Disk::new(Config::default());
+    disk.record();
+    let process = disk.process();
+    let file = process.open("/a", Open::Create)?;
+    file.write_at(&[1; 3 * 4096], 0)?;
+    process.remove_file("/a")?;
+    let snapshot = disk.snapshot();
+    let history = disk.take_history().unwrap();
+    for image in [snapshot, history.at(history.len()).process_crash()] {
+        let config = Config { capacity: Some(2 * 4096), ..Config::default() };
+        let other = image.to_disk(config);
+        assert_eq!(other.used(), 4096, "the root");
+        assert_eq!(other.process().open("/b", Open::Create)?.write_at(&[2; 4096], 0)?, 4096);
+        disk.power_loss_leaving(&image);
+        assert_eq!(disk.used(), 4096);
+    }
+    Ok(())
+}
+
 #[test]
 fn an_observer_hears_of_every_operation() {
     let disk = Disk::new(Config::default());
