@@ -135,16 +135,12 @@ impl Content {
 
     /// Makes a range zeros without changing the length; what lies beyond the end stays beyond it.
     pub(crate) fn zero(&mut self, position: u64, len: u64) {
-        let len = len.min(self.len.saturating_sub(position));
+        let end = position + len.min(self.len.saturating_sub(position));
         self.hash = OnceLock::new();
-        for (page, start, piece) in pieces(position, len, PAGE) {
-            if let Some(bytes) = self.pages.get_mut(&page) {
-                let bytes = Arc::make_mut(bytes);
-                let end = bytes.len().min(ix(start + piece));
-                if ix(start) < end {
-                    bytes[ix(start)..end].fill(0);
-                }
-            }
+        for (page, bytes) in self.pages.range_mut(position / PAGE..end.div_ceil(PAGE)) {
+            let within = |at: u64| ix(at.saturating_sub(page * PAGE).min(PAGE)).min(bytes.len());
+            let (from, to) = (within(position), within(end));
+            Arc::make_mut(bytes)[from..to].fill(0);
         }
     }
 

@@ -215,6 +215,12 @@ fn hands_on_files_at_rest() {
     assert_eq!(disk.seen("/d/e/a").unwrap(), bytes);
     assert_eq!(disk.corrupt("/d/e/a", 7, 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     assert_eq!(disk.corrupt("/none", 0, 1).unwrap_err().kind(), io::ErrorKind::NotFound);
+    // Whatever lies in a hole, there is nothing to go through in it.
+    disk.put("/d/long", b"abc").unwrap();
+    disk.zero("/d/long", 1, (16 << 40) - 1).unwrap();
+    assert_eq!(disk.list_all().last(), Some(&("/d/long".to_owned(), 16 << 40)));
+    disk.truncate("/d/long", 3).unwrap();
+    assert_eq!(disk.seen("/d/long").unwrap(), b"a\0\0");
     disk.delete("/d").unwrap();
     disk.power_loss();
     assert!(disk.list_all().is_empty());
