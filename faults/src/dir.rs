@@ -4,14 +4,11 @@ use std::io;
 use std::panic::Location;
 use std::path::Path;
 
-use crate::errno::Errno;
 use crate::event::{Op, Site};
-use crate::fault::Kind;
-use crate::file::File;
+use crate::file::{File, sync};
 use crate::machine::Call;
 use crate::path::Parsed;
 use crate::process::{Process, hold};
-use crate::state::Change;
 
 /// An open directory.
 #[derive(Debug)]
@@ -40,16 +37,8 @@ impl Dir {
     pub fn sync(&self) -> io::Result<()> {
         let site = Site::from(Location::caller());
         self.0.run(Op::SyncDir, (0, 0), Some(site), |machine, call, _, kind| {
-            let ino = call.ino.ok_or(Errno::EBADF)?;
-            let off = machine.is_barrier_off(site) || kind == Some(&Kind::Lie);
-            if !off {
-                machine.can_keep(ino)?;
-                match machine.state.dir(ino) {
-                    Some(_) => _ = machine.change(call, Change::SyncDir { ino }),
-                    None => machine.sync_file(call, ino),
-                }
-                machine.sweep();
-            }
+            sync(machine, call, kind, site, self.0.number)?;
+            machine.sweep();
             Ok(((), 0))
         })
     }

@@ -237,7 +237,8 @@ fn sectors_readable(file: &FileNode, position: u64, len: u64) -> Result<(), Errn
     }
 }
 
-fn sync(
+/// Makes a file's data durable, or a directory's entries, for the descriptor of this number.
+pub(crate) fn sync(
     machine: &mut Machine,
     call: &Call<'_>,
     kind: Option<&Kind>,

@@ -280,6 +280,17 @@ fn a_background_writeback_failure_is_told_by_the_next_sync() {
 }
 
 #[test]
+fn a_failed_writeback_is_told_whichever_way_the_file_was_opened() {
+    let (disk, process, file) = disk_with(b"old");
+    let other = process.open_dir("/a.log").unwrap();
+    aim(&disk, write_fault(Kind::WritebackFailure { errno: Errno::EIO }));
+    file.write_at(b"new", 0).unwrap();
+    assert_eq!(errno(other.sync()), Errno::EIO);
+    other.sync().unwrap();
+    assert_eq!(errno(file.sync_data()), Errno::EIO);
+}
+
+#[test]
 fn a_torn_write_reaches_the_medium_up_to_a_byte() {
     let (disk, _process, file) = disk_with(b"");
     aim(&disk, write_fault(Kind::Torn { kept: 2 }));
