@@ -355,6 +355,7 @@ impl Machine {
             self.state.edit_file(ino, |file| {
                 file.durable.write(position, &data);
                 file.seen = file.durable.clone();
+                file.synced = file.durable.len();
             });
         }
         self.booted();

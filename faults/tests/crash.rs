@@ -1,5 +1,6 @@
 //! Two crashes, inside an operation and between two: what is left, and who is told.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use faults::{Config, Cut, Disk, Fault, Kind, Op, Open, Process, Profile, Progress};
@@ -98,6 +99,29 @@ fn a_power_loss_at_a_byte_keeps_what_came_before_it_where_order_is_kept() -> io:
         holes += usize::from(strict == hole);
     }
     assert!(holes > 0, "strict loses what came before, now and then");
+    Ok(())
+}
+
+/// What a power loss has let through is on the medium like anything else: overwritten in place, it waits for nothing.
+#[test]
+fn the_part_of_a_write_that_is_left_may_be_left_again_where_order_is_kept() -> io::Result<()> {
+    let run = |torn: bool| -> io::Result<BTreeSet<u128>> {
+        let disk = Disk::new(Config::new(Profile::Ordered));
+        disk.put("/a", &[1; 512])?;
+        let (before, rest) = ([2; 512], [3; 100]);
+        let write = [&before[..], &rest[..]].concat();
+        if torn {
+            disk.aim(Fault::new(Op::Write, "a", Kind::PowerLoss { at: Cut::Bytes(550) })).unwrap();
+            assert!(disk.process().open("/a", Open::Write)?.write_at(&write, 512).is_err());
+        } else {
+            disk.overwrite("/a", 512, &write[..550])?;
+        }
+        let file = disk.process().open("/a", Open::Write)?;
+        file.write_at(b"over", 512)?;
+        file.write_at(b"behind", file.len()?)?;
+        Ok(disk.images().all().map(|image| image.hash()).collect())
+    };
+    assert_eq!(run(true)?, run(false)?);
     Ok(())
 }
 
