@@ -25,6 +25,7 @@ use self::same::{missed, signature};
 use self::undisturbed::undisturbed;
 use crate::outcome::{Failure, Outcome, run};
 use crate::patience::within;
+use crate::scenario::syntax::{parse, print};
 use crate::scenario::{Scenario, Seeds};
 
 pub use steps::count;
@@ -162,7 +163,8 @@ impl Search<'_> {
         };
         let same = outcome.failures.iter().any(|failure| signature(failure) == self.target)
             && outcome.failures.iter().all(|f| self.allowed.contains(&besides(f, self.exact)))
-            && self.lost.as_ref().is_none_or(|lost| self.is_met_undisturbed(&candidate, lost));
+            && self.lost.as_ref().is_none_or(|lost| self.is_met_undisturbed(&candidate, lost))
+            && can_be_read(&candidate);
         if same {
             self.best = candidate;
         }
@@ -235,6 +237,11 @@ impl Search<'_> {
     }
 }
 
+/// Whether what would be written can be read again: the executor takes more than the language, such as a block with nothing in it.
+fn can_be_read(scenario: &Scenario) -> bool {
+    parse("candidate", &print(scenario)).is_ok()
+}
+
 /// A scenario says what it shows.
 fn titled(mut scenario: Scenario, kind: &str, from: &Scenario, seed: u64) -> Scenario {
     if !from.title.starts_with(kind) {
@@ -249,7 +256,6 @@ fn titled(mut scenario: Scenario, kind: &str, from: &Scenario, seed: u64) -> Sce
 mod tests {
     use super::*;
     use crate::patience::PATIENCE;
-    use crate::scenario::syntax::parse;
 
     /// Nobody interrupts it.
     fn to_the_end(_: u64, _: usize) -> ControlFlow<()> {
@@ -280,7 +286,7 @@ mod tests {
         let scenario = parse("wrong.kdl", WRONG).expect("it is a scenario");
         let shrunk = shrink(&scenario, 9, PATIENCE, to_the_end).expect("it fails");
         assert_eq!(shrunk.kind, "unmet expectation");
-        assert_eq!(shrunk.after, 2, "{}", crate::scenario::syntax::print(&shrunk.scenario));
+        assert_eq!(shrunk.after, 2, "{}", print(&shrunk.scenario));
         assert_eq!(shrunk.outcome.failures.first().map(crate::outcome::Failure::kind), Some(shrunk.kind));
     }
 
@@ -315,7 +321,7 @@ mod tests {
         "#;
         let scenario = parse("cut.kdl", text).expect("it is a scenario");
         let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
-        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        let printed = print(&shrunk.scenario);
         let [Failure::Unmet { expected, found, .. }] = &shrunk.outcome.failures[..] else {
             panic!("{:?}\n{printed}", shrunk.outcome.failures)
         };
@@ -341,7 +347,7 @@ mod tests {
         "#;
         let scenario = parse("lost.kdl", text).expect("it is a scenario");
         let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
-        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        let printed = print(&shrunk.scenario);
         for line in ["fault sync \"*.log\"", "produce orders", "count=10", "power-loss", "expect-count=10"] {
             assert!(printed.contains(line), "{line} is missing:\n{printed}");
         }
@@ -361,9 +367,29 @@ mod tests {
         "#;
         let scenario = parse("rounds.kdl", text).expect("it is a scenario");
         let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
-        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        let printed = print(&shrunk.scenario);
         assert!(!printed.contains("repeat") && printed.contains("produce"), "{printed}");
         assert!(parse("shrunk.kdl", &printed).is_ok(), "{printed}");
+    }
+
+    /// Who is alone cannot be in anybody's way: the other client stays, and has something to do, since no file holds a block without.
+    #[test]
+    fn what_comes_of_it_can_be_read() {
+        let text = r#"
+            scenario "two clients,\nand a title of two lines"
+            topic orders
+            parallel {
+                client a { check; }
+                client b { produce orders value="v" count=2; advance "5ms"; }
+            }
+        "#;
+        let scenario = parse("check.kdl", text).expect("it is a scenario");
+        let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
+        assert_eq!(shrunk.kind, "impossible step");
+        let printed = print(&shrunk.scenario);
+        assert!(shrunk.after < 4 && printed.contains("client b {"), "{printed}");
+        let read = parse("shrunk.kdl", &printed).map(|read| read.steps);
+        assert_eq!(read.map_err(|wrong| wrong.lines()), Ok(shrunk.scenario.steps), "{printed}");
     }
 
     /// What a step did not expect before, it does not expect afterwards: another build may answer otherwise.
@@ -372,7 +398,7 @@ mod tests {
         let text = "scenario \"wrong\"\ntopic orders\nproduce orders expect=any expect-offset=7\n";
         let scenario = parse("wrong.kdl", text).expect("it is a scenario");
         let shrunk = shrink(&scenario, 0, PATIENCE, to_the_end).expect("it fails");
-        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        let printed = print(&shrunk.scenario);
         assert!(printed.contains("expect=any"), "{printed}");
     }
 
@@ -397,12 +423,12 @@ mod tests {
         let scenario = parse("wait.kdl", text).expect("it is a scenario");
         let shrunk = shrink(&scenario, 0, Duration::from_secs(1), to_the_end).expect("it fails");
         assert_eq!(shrunk.kind, "unmet expectation");
-        let printed = crate::scenario::syntax::print(&shrunk.scenario);
+        let printed = print(&shrunk.scenario);
         assert!(printed.contains("expect-offset=7") && !printed.contains("crash"), "{printed}");
         let Some(NotShrunk::Hangs { scenario: hanging, .. }) = &shrunk.hangs else {
             panic!("{:?}\n{printed}", shrunk.hangs)
         };
-        let printed = crate::scenario::syntax::print(hanging);
+        let printed = print(hanging);
         assert!(printed.contains("stall=") && !printed.contains("calm"), "{printed}");
     }
 

@@ -4,7 +4,7 @@ use kdl::{KdlDocument, KdlNode};
 use miette::SourceSpan;
 
 use super::fields::Fields;
-use super::kinds::{Bad, Plain, TEXT};
+use super::kinds::{Bad, Plain, TEXT, must_escape};
 use super::mistakes::{Mistake, Mistakes};
 use super::random::Where;
 use super::reader::Reader;
@@ -260,6 +260,8 @@ pub fn read_head_line(node: &KdlNode, mistakes: &mut Vec<Mistake>) -> Scenario {
 pub fn print(scenario: &Scenario) -> String {
     let mut out = String::new();
     for line in &scenario.about {
+        // What ends a line would end the comment, and what KDL forbids may stand in none.
+        let line = line.replace(|c| must_escape(c) && c != '\t', " ");
         out.push_str(format!("// {line}").trim_end());
         out.push('\n');
     }

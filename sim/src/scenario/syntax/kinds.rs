@@ -292,7 +292,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Control characters, line separators, and what KDL forbids: direction marks and the byte order mark.
-fn must_escape(c: char) -> bool {
+pub fn must_escape(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
