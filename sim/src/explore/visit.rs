@@ -295,7 +295,7 @@ impl<'a> Visit<'a> {
         let hash = match power {
             true => image.hash(),
             // What is pending behind the files that it shows is still there, and differs from point to point.
-            false => image.hash() ^ u128::from(salt(point.steps, point.bytes)),
+            false => image.hash() ^ place(point.steps, point.bytes),
         };
         let judged = Judged { image: hash, knowledge: self.knowledge, power, deeper };
         if !self.shared.claims(judged, point) {
@@ -445,7 +445,12 @@ pub(super) fn judge(walk: &mut Walk, found: &Result<Found, String>, now: Millis)
     }
 }
 
-/// A number for each crash point.
+/// A number for each crash point, and no other's.
+fn place(steps: usize, bytes: Option<u64>) -> u128 {
+    (steps as u128) << 64 | u128::from(bytes.map_or(0, |bytes| bytes + 1))
+}
+
+/// A seed for what is drawn at a crash point.
 fn salt(steps: usize, bytes: Option<u64>) -> u64 {
     (steps as u64) << 20 ^ bytes.map_or(0, |b| (b + 1) << 8)
 }
@@ -481,5 +486,24 @@ pub(super) fn pick(images: &Images, choice: Choice) -> Image {
     match choice {
         Choice::Process => images.process_crash(),
         Choice::Power(keep) => images.keeping(keep),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What looks the same at two crash points of the process is told apart by this alone.
+    #[test]
+    fn no_two_crash_points_have_the_same_number() {
+        let long = 1 << 20;
+        let inside = [1, 47, 4095, 4096, long - 1].map(Some);
+        let points =
+            (0..300).flat_map(|steps| [None].into_iter().chain(inside).map(move |bytes| place(steps, bytes)));
+        let mut points: Vec<u128> = points.collect();
+        let all = points.len();
+        points.sort_unstable();
+        points.dedup();
+        assert_eq!(points.len(), all);
     }
 }
