@@ -61,9 +61,9 @@ impl Sums {
             return;
         }
         self.runs += 1;
-        self.simulated_ms += record.simulated_ms;
-        self.requests += record.requests;
-        self.busy_us += record.took_us;
+        self.simulated_ms = self.simulated_ms.saturating_add(record.simulated_ms);
+        self.requests = self.requests.saturating_add(record.requests);
+        self.busy_us = self.busy_us.saturating_add(record.took_us);
         for state in record.states() {
             *self.states.entry(state).or_default() += 1;
         }
@@ -311,6 +311,17 @@ mod tests {
         assert_eq!(sums.missing(), 2);
         sums.add(&record(1, "a", &["damage found"]));
         assert_eq!(sums.unreached(), []);
+    }
+
+    /// A file may say anything.
+    #[test]
+    fn what_is_more_than_a_number_can_say_is_as_much_as_it_can() {
+        let mut sums = sums();
+        for seed in 0..2 {
+            let most = u64::MAX;
+            sums.add(&Record { simulated_ms: most, requests: most, took_us: most, ..record(seed, "a", &[]) });
+        }
+        assert_eq!((sums.runs(), sums.simulated_ms()), (2, u64::MAX));
     }
 
     #[test]
