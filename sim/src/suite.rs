@@ -10,6 +10,7 @@ use crate::scenario::Scenario;
 use crate::scenario::syntax::{Mistakes, parse};
 use crate::snapshot;
 use crate::source_line::SourceLine;
+use crate::trace::Millis;
 
 /// The folder whose scenarios draw their steps: they have no snapshot, and run in a test only where they name seeds.
 const GENERATORS: &str = "generators";
@@ -130,6 +131,8 @@ pub struct Ran {
     pub failed: Option<Outcome>,
     /// How many seeds were run.
     pub seeds: u64,
+    /// How much simulated time went by in all of them, in milliseconds.
+    pub simulated_ms: Millis,
     /// The places in the broker that synced in any of them.
     pub syncs: BTreeSet<faults::Site>,
 }
@@ -166,13 +169,16 @@ pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[SourceLine], watch: impl
     let mut seeds = scenario.seeds.iter();
     let first = run(scenario, seeds.next().unwrap_or(0));
     let syncs = first.syncs.iter().copied().collect();
-    let mut ran = Ran { failed: (!first.holds()).then(|| first.clone()), first, seeds: 1, syncs };
+    let simulated_ms = first.trace.duration();
+    let mut ran =
+        Ran { failed: (!first.holds()).then(|| first.clone()), first, seeds: 1, simulated_ms, syncs };
     for seed in seeds {
         if ran.failed.is_some() {
             break;
         }
         let outcome = run(scenario, seed);
         ran.seeds += 1;
+        ran.simulated_ms += outcome.trace.duration();
         ran.syncs.extend(&outcome.syncs);
         ran.failed = (!outcome.holds()).then_some(outcome);
     }
@@ -182,6 +188,14 @@ pub fn run_seeds_watched<W>(scenario: &Scenario, off: &[SourceLine], watch: impl
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_each_seed_is_counted() {
+        let text = "scenario \"t\" seeds=\"0..3\"\neach net latency=\"0ms | 100ms | 200ms\"\ntopic orders\n";
+        let ran = run_seeds(&parse("t.kdl", text).expect("it can be read"));
+        assert!(ran.failed.is_none());
+        assert!(ran.simulated_ms > ran.first.trace.duration() + 600, "{}", ran.simulated_ms);
+    }
 
     #[test]
     fn what_cannot_be_looked_into_is_no_empty_directory() {

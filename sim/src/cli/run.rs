@@ -98,7 +98,7 @@ impl Run {
         let watch = |seed| hurry(self.patience, &file.path, seed);
         let ran = suite::run_seeds_watched(&scenario, self.without.as_slice(), watch);
         sums.runs += ran.seeds;
-        sums.simulated_ms += ran.first.trace.duration() * ran.seeds;
+        sums.simulated_ms += ran.simulated_ms;
         let mut text = match &ran.failed {
             None if ran.seeds > 1 => format!("ok      {} ({} seeds)", file.name, ran.seeds),
             None => format!("ok      {}", file.name),
