@@ -47,7 +47,7 @@ use actor::Actor;
 use plan::Node;
 use stage::{Job, Stage};
 
-use crate::scenario::{BrokerSettings, Capacity, Scenario};
+use crate::scenario::{BrokerSettings, Scenario};
 use crate::source_line::SourceLine;
 use crate::trace::{Millis, Recorder, Trace, World};
 use crate::world::BROKER;
@@ -186,12 +186,8 @@ fn run(scenario: &Scenario, recorder: &Recorder, prepare: impl Fn(&Host)) -> Res
 
 fn build_host(scenario: &Scenario, recorder: &Recorder, seed: u64) -> Host {
     let profile = scenario.disk.profile.unwrap_or_default();
-    let capacity = match scenario.disk.capacity {
-        Some(Capacity::Bytes(bytes) | Capacity::Free(bytes)) => Some(bytes),
-        Some(Capacity::Unlimited) | None => None,
-    };
     let max_open = scenario.disk.max_open_files.map(|n| n as usize);
-    let config = faults::Config { profile, seed: stream(seed, 1), capacity, max_open, lies: None };
+    let config = faults::Config { seed: stream(seed, 1), max_open, ..faults::Config::new(profile) };
     let disk = faults::Disk::new(config);
     let chunk = scenario.net.chunk_bytes.map(|n| n as usize);
     let shape = Shape::new(chunk, stream(seed, 2));
