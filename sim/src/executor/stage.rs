@@ -271,7 +271,7 @@ impl Stage {
             _ => {}
         }
         let stray = match fault.kind {
-            s::FaultKind::Misdirect { by } => Some((fault.into.map(Into::into), by)),
+            s::FaultKind::Misdirect { at } => Some((fault.into.map(Into::into), at)),
             _ => None,
         };
         let known = Armed { words: text.to_string(), silent, stray };

@@ -157,7 +157,7 @@ pub enum FaultKind {
     /// `misdirect=512`: a write that lands at this byte of its file, or of another, and not where it should have.
     Misdirect {
         /// The byte.
-        by: u64,
+        at: u64,
     },
     /// `flip=3`: just before a read, bit 3 of what it asks for (from the first byte's lowest) rots on the disk, for good.
     Flip {

@@ -53,9 +53,9 @@ fn kind(fault: &s::Fault) -> Kind {
         s::FaultKind::Lost if is_sync => Kind::Lie,
         s::FaultKind::Lost => Kind::Lost,
         s::FaultKind::Torn { bytes } => Kind::Torn { kept: bytes },
-        s::FaultKind::Misdirect { by } => {
+        s::FaultKind::Misdirect { at } => {
             let path = fault.into.as_ref().map(|file| format!("{DATA}/{file}"));
-            Kind::Misdirected { path, position: by }
+            Kind::Misdirected { path, position: at }
         }
         s::FaultKind::Flip { bit } => {
             Kind::BitRot { byte: bit / 8, xor: 1 << u8::try_from(bit % 8).unwrap_or_default() }

@@ -41,7 +41,7 @@ pub(super) fn fault() -> impl Strategy<Value = Fault> {
         (0..9u64).prop_map(|bytes| FaultKind::Full { bytes }),
         Just(FaultKind::Lost),
         any::<u64>().prop_map(|bytes| FaultKind::Torn { bytes }),
-        any::<u64>().prop_map(|by| FaultKind::Misdirect { by }),
+        any::<u64>().prop_map(|at| FaultKind::Misdirect { at }),
         any::<u64>().prop_map(|bit| FaultKind::Flip { bit }),
         any::<u64>().prop_map(|byte| FaultKind::Unreadable { byte }),
         Just(FaultKind::Drop),

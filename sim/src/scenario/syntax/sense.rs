@@ -203,7 +203,7 @@ mod tests {
             FaultKind::Full { bytes: 5 },
             FaultKind::Lost,
             FaultKind::Torn { bytes: 5 },
-            FaultKind::Misdirect { by: 5 },
+            FaultKind::Misdirect { at: 5 },
             FaultKind::Flip { bit: 5 },
             FaultKind::Unreadable { byte: 5 },
             FaultKind::ReadOnly,

@@ -241,7 +241,7 @@ impl Mover<'_> {
         let (op, kind) = match rng.random_range(0..6u32) {
             0 => (Op::Write, FaultKind::Lost),
             1 => (Op::Write, FaultKind::Torn { bytes: rng.random_range(0..48) }),
-            2 | 3 => (Op::Write, FaultKind::Misdirect { by: rng.random_range(0..400) }),
+            2 | 3 => (Op::Write, FaultKind::Misdirect { at: rng.random_range(0..400) }),
             _ => (Op::Sync, FaultKind::Lost),
         };
         let aim = Aim { nth: rng.random_range(1..4), ..Aim::default() };
