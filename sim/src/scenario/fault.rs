@@ -28,11 +28,11 @@ pub struct Fault {
 /// Which of the operations that match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aim {
-    /// `nth=3`: the third from here on; the next, by default. With `rate`, the first that is at risk.
+    /// `nth=3`: the third from here on; the next, by default. Not with `rate`.
     pub nth: u32,
-    /// `times=2`: so many in a row, 1 by default; `None`, written `times=all`: until `calm`.
+    /// `times=2`: so many in a row, 1 by default; `None`, written `times=all`: until `calm`. Not with `rate`.
     pub times: Option<u32>,
-    /// `rate=0.05`: each with this probability, instead of each.
+    /// `rate=0.05`: each with this probability, until `calm`.
     pub rate: Option<Rate>,
     /// `at-byte=512`: only a read or write that covers this byte of the file.
     pub at_byte: Option<u64>,

@@ -79,7 +79,7 @@ pub struct DiskSettings {
     pub latency: Option<Span>,
     /// `sync-latency="2ms"`: of each sync; none by default.
     pub sync_latency: Option<Span>,
-    /// `read-only=#true`: every change fails with EROFS.
+    /// `read-only=yes`: every change fails with EROFS.
     pub read_only: Option<bool>,
     /// `max-open-files=`: above it, opening fails with EMFILE.
     pub max_open_files: Option<u32>,
@@ -119,7 +119,7 @@ pub struct NetSettings {
 pub struct ClockSettings {
     /// `at="2024-01-01T00:00:00Z"` or `at=2`: milliseconds since the Unix epoch.
     pub at: Option<u64>,
-    /// `frozen=#true`: it stands still, and only steps move it.
+    /// `frozen=yes`: it stands still, and only steps move it.
     pub frozen: Option<bool>,
 }
 

@@ -22,7 +22,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// From `min` to `max`, both included, in whole milliseconds.
+    /// From `min` to `max`, both included, in whole microseconds.
     pub fn new(min: Duration, max: Duration, seed: u64) -> Self {
         Self { min, max, rng: ChaCha8Rng::seed_from_u64(seed) }
     }
