@@ -304,6 +304,8 @@ mod tests {
             "write \"a\" at=10000000000000 text=\"x\"",
             "write-entry \"a\" at=10000000000000 offset=1 position=1",
             "receive within=\"3h\"",
+            "fetch orders wait=\"3h\"",
+            "repeat 100 { consume orders wait=\"1m\"; }",
             "receive within=\"200000000000000d\"",
             "send size=1000 chunk-bytes=1 every=\"1m\"",
             "fault sync \"*\" stall=\"3h\"",

@@ -39,6 +39,7 @@ impl Spent {
                 let record = key.as_ref().map_or(0, size).saturating_add(size(value));
                 of((*count).into(), record.saturating_mul((*count).into()), Duration::ZERO)
             }
+            Step::Consume(read) | Step::Fetch(read) => of(0, 0, read.wait.unwrap_or_default()),
             Step::Open(open) => Self { opened: open.count.into(), ..of(0, 0, Duration::ZERO) },
             Step::Send(send) => of(1, size(&send.bytes), pauses(send)),
             Step::Receive(receive) => of(0, 0, receive.within),
