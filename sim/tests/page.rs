@@ -5,10 +5,13 @@ use std::path::Path;
 use sim::scenario::{Scenario, Step, parse, syntax};
 use sim::{snapshot, suite};
 
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
+}
+
 /// The page.
 fn page() -> String {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
-    std::fs::read_to_string(top.join("scenarios/README.md")).expect("the page is there")
+    std::fs::read_to_string(top().join("scenarios/README.md")).expect("the page is there")
 }
 
 /// A block of the page: its language, its text, and the line where it begins.
@@ -116,11 +119,33 @@ fn the_page_knows_every_word_of_the_language() {
     assert!(missing.is_empty(), "not on the page:\n{}", missing.join("\n"));
 }
 
+/// What can go wrong and is aimed at by nobody has never been seen to.
+#[test]
+fn every_fault_of_the_page_is_aimed_by_a_scenario() {
+    let files = suite::find(&top().join("scenarios")).expect("the scenarios");
+    let texts = files.iter().map(|file| std::fs::read_to_string(&file.path).expect("a scenario"));
+    let lines: Vec<String> =
+        texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    let faults = lines.iter().filter_map(|line| {
+        let line = line.trim_start().split("//").next().unwrap_or_default();
+        let line = line.strip_prefix("each ").or(line.strip_prefix("draw ")).unwrap_or(line);
+        line.strip_prefix("fault ")
+    });
+    let words = faults.flat_map(|line| line.split_whitespace().filter_map(|word| word.split('=').next()));
+    let aimed: std::collections::BTreeSet<&str> = words.collect();
+    let missing: Vec<String> = syntax::vocabulary()
+        .into_iter()
+        .filter(|word| ["operation", "property of fault"].contains(&word.what.as_str()))
+        .filter(|word| !aimed.contains(word.word.as_str()))
+        .map(|word| format!("{}: {}", word.what, word.word))
+        .collect();
+    assert!(missing.is_empty(), "in no scenario:\n{}", missing.join("\n"));
+}
+
 #[test]
 fn the_page_knows_every_folder() {
     let page = page();
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
-    let folders = std::fs::read_dir(top.join("scenarios")).expect("scenarios").flatten();
+    let folders = std::fs::read_dir(top().join("scenarios")).expect("scenarios").flatten();
     for folder in folders.filter(|entry| entry.path().is_dir()) {
         let name = folder.file_name().to_string_lossy().into_owned();
         assert!(page.contains(&format!("| `{name}` |")), "the page says nothing about the folder {name}");
