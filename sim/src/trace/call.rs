@@ -169,13 +169,6 @@ pub enum Answer {
     Topics(Vec<ListedTopic>),
     /// The partitions of a topic.
     Partitions(Vec<ListedPartition>),
-    /// Bytes that came back on a raw connection, and whether it was closed.
-    Raw {
-        /// The bytes.
-        bytes: Bytes,
-        /// Whether the broker closed it.
-        closed: bool,
-    },
     /// The broker said no.
     Refused {
         /// The stable code.

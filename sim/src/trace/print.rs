@@ -173,9 +173,6 @@ pub fn answered(answer: &Answer) -> String {
             let each = partitions.iter().map(|p| format!("{}: {}..{}", p.number, p.start, p.end));
             each.collect::<Vec<_>>().join(", ")
         }
-        Answer::Raw { bytes, closed } => {
-            format!("{}{}", count(bytes.len() as u64, "byte"), if *closed { ", closed" } else { "" })
-        }
         Answer::Refused { code, message, .. } => format!("REFUSED {}: {message}", code_name(*code)),
         Answer::Lost { why, .. } => format!("UNKNOWN: {why}"),
     }
