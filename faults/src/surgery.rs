@@ -1,7 +1,8 @@
 //! Hands on the files while nothing runs: what an operator, a repair tool or a bad cable does to a disk.
 //!
-//! Everything here is durable at once, and so is what was pending on the file it touches, but where it says otherwise. No
-//! fault strikes it, no capacity limits it and no observer hears of it. Recorded histories have it.
+//! Everything here is durable at once, and so is what was pending on the file it touches, but where it says otherwise; and where a
+//! name is made or taken away, all names in its directory are. No fault strikes it, no capacity limits it and no observer hears of
+//! it. Recorded histories have it.
 
 use std::io;
 use std::ops::Range;
