@@ -1,6 +1,7 @@
 //! What came of a step, in the words of a snapshot. Nothing here depends on time, ports or how often the disk was asked.
 
 use crate::scenario::syntax::code_name;
+pub(super) use crate::trace::print::count;
 use crate::trace::{Answer, Placed, Recovered, Seen};
 
 /// At most so many records are shown one by one.
@@ -146,9 +147,4 @@ fn details(p: &Recovered) -> Vec<String> {
     }
     more.extend(p.notes.iter().map(|note| format!("note: {note}")));
     more
-}
-
-/// `1 record`, `2 records`.
-pub(super) fn count(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

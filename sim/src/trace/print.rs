@@ -198,7 +198,7 @@ fn disk(op: &DiskOp) -> String {
 }
 
 /// `1 file`, `2 files`.
-fn count(n: u64, what: &str) -> String {
+pub(crate) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
