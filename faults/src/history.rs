@@ -34,9 +34,10 @@ impl Step {
         matches!(self.change, Change::Become(_))
     }
 
-    /// Whether no program asked for it: somebody has changed a file at rest.
+    /// Whether somebody has changed a file at rest: no program asked for it, and it is not what became of a file as it was read, or of
+    /// the cache.
     pub fn is_by_hand(&self) -> bool {
-        self.site.is_none() && !self.is_power_loss()
+        self.site.is_none() && !self.is_power_loss() && self.op != Op::Read
     }
 
     /// Whether it only ends the operation that the step before it belongs to: a process is told that its sync has failed.

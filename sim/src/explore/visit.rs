@@ -506,4 +506,24 @@ mod tests {
         points.dedup();
         assert_eq!(points.len(), all);
     }
+
+    /// Of what the scenario does to files itself, no crash comes in the middle; between any two other operations, one does.
+    #[test]
+    fn no_crash_point_is_passed_over_but_those_in_the_middle_of_a_change_by_hand() {
+        let flips = "fault read \"*.log\" flip=300\nfault read \"*.log\" flip=40 nth=2\n\
+                     fetch orders expect=any\nfetch orders expect=any";
+        // A file with a name is made in three steps, and the cache is given up in another.
+        let by_hand = "write \"orders/0/other\" text=\"x\"\ndrop-caches";
+        let lost = "fault write \"*.log\" lost\nproduce orders value=\"lost\"";
+        for (steps, in_the_middle) in [(flips, 0), (by_hand, 2)] {
+            let text = format!(
+                "scenario \"t\"\ntopic orders\nproduce orders value=\"v\" count=3\n{lost}\n{steps}\n"
+            );
+            let scenario = crate::scenario::parse("t.kdl", &text).expect("it can be read");
+            let run = Run::new(&scenario, 0, None).expect("it runs");
+            let report = explore(&run, Bounds { cuts: false, depth: 1, ..Bounds::quick() });
+            assert!(report.holds(), "{report}");
+            assert_eq!(report.points, run.len as u64 + 1 - in_the_middle, "{steps}");
+        }
+    }
 }
