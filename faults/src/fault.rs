@@ -130,7 +130,8 @@ pub enum Kind {
         at: Cut,
     },
     /// The machine loses power in the operation. Of a write cut at a byte, exactly the bytes before the cut are on the
-    /// medium, with the length that covers them; what else was pending is drawn from what the profile allows.
+    /// medium, each sector as the cache had it then, with a length that covers them; what else was pending is drawn from what the
+    /// profile allows beside that.
     PowerLoss {
         /// Where in the operation.
         at: Cut,

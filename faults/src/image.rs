@@ -56,7 +56,7 @@ impl Images {
         let state = match keep {
             // What images have in common is built once.
             Keep::Image(number) => self.plan().nth_round(&self.state, number),
-            keep => legal::keep(&self.state, keep, &mut ChaCha8Rng::seed_from_u64(0)),
+            keep => legal::keep(&self.state, keep, None, &mut ChaCha8Rng::seed_from_u64(0)),
         };
         Image { state }
     }
@@ -74,7 +74,7 @@ impl Images {
     /// One of them, drawn from a seed: the same seed draws the same image, and each image can be drawn. Draws favour
     /// what real crashes leave: nothing, everything, what came first, everything but a few holes.
     pub fn draw(&self, seed: u64) -> Image {
-        Image { state: legal::draw(&self.state, &mut ChaCha8Rng::seed_from_u64(seed)) }
+        Image { state: legal::draw(&self.state, None, &mut ChaCha8Rng::seed_from_u64(seed)) }
     }
 
     /// What a crash of the process alone leaves: the cache survives, and what is pending stays pending.

@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -142,32 +143,45 @@ impl Style {
     }
 }
 
-/// One legal image.
-pub(crate) fn draw(state: &State, rng: &mut impl Rng) -> State {
-    let moment = rng.random_range(earliest(state)..=state.seq);
-    let (for_names, for_data) = (Style::draw(moment, rng), Style::draw(moment, rng));
-    build(state, for_names, for_data, rng)
+/// Bytes of a file that the last change to it wrote, and that are on the medium, whatever else is.
+pub(crate) struct Certain {
+    pub(crate) ino: Ino,
+    pub(crate) bytes: Range<u64>,
 }
 
-/// As little, or as much, as is legal; or a draw.
-pub(crate) fn keep(state: &State, keep: Keep, rng: &mut impl Rng) -> State {
+/// One legal image.
+pub(crate) fn draw(state: &State, certain: Option<&Certain>, rng: &mut impl Rng) -> State {
+    let moment = rng.random_range(earliest(state)..=state.seq);
+    let styles = (Style::draw(moment, rng), Style::draw(moment, rng));
+    build(state, styles, certain, rng)
+}
+
+/// As little, or as much, as is legal; or a draw. A choice that says all of what is left leaves nothing to be said of what is
+/// certain.
+pub(crate) fn keep(state: &State, keep: Keep, certain: Option<&Certain>, rng: &mut impl Rng) -> State {
     match keep {
-        Keep::Drawn => draw(state, rng),
-        Keep::Nothing => build(state, Style::Nothing, Style::Nothing, rng),
-        Keep::Everything => build(state, Style::Everything, Style::Everything, rng),
-        Keep::Names => build(state, Style::Everything, Style::Nothing, rng),
-        Keep::Data => build(state, Style::Nothing, Style::Everything, rng),
+        Keep::Drawn => draw(state, certain, rng),
+        Keep::Nothing => build(state, (Style::Nothing, Style::Nothing), certain, rng),
+        Keep::Everything => build(state, (Style::Everything, Style::Everything), certain, rng),
+        Keep::Names => build(state, (Style::Everything, Style::Nothing), certain, rng),
+        Keep::Data => build(state, (Style::Nothing, Style::Everything), certain, rng),
         Keep::Image(number) => Plan::new(state).nth_round(state, number),
-        Keep::Draw(seed) => draw(state, &mut ChaCha8Rng::seed_from_u64(seed)),
+        Keep::Draw(seed) => draw(state, None, &mut ChaCha8Rng::seed_from_u64(seed)),
     }
 }
 
-fn build(state: &State, for_names: Style, for_data: Style, rng: &mut impl Rng) -> State {
+fn build(
+    state: &State,
+    (for_names, for_data): (Style, Style),
+    certain: Option<&Certain>,
+    rng: &mut impl Rng,
+) -> State {
     let tree = Tree::new(state, &names::draw(state, for_names, rng));
     let mut nodes = tree.nodes.clone();
     for (ino, links) in &tree.pending {
         if let Some(file) = state.file(*ino) {
-            let content = data::draw(file, state.profile, for_data, rng);
+            let certain = certain.filter(|certain| certain.ino == *ino).map(|certain| &certain.bytes);
+            let content = data::draw(file, state.profile, for_data, certain, rng);
             nodes.insert(*ino, data::settled(file, content, *links));
         }
     }

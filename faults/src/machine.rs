@@ -12,11 +12,12 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::Config;
-use crate::content::{PAGE, SECTOR};
+use crate::content::PAGE;
 use crate::errno::Errno;
 use crate::event::{Death, Event, Op, Progress, Site, Struck};
 use crate::fault::{Cut, FaultId, Faults, Keep, Kind, Target};
 use crate::history::Recording;
+use crate::legal::Certain;
 use crate::node::Ino;
 use crate::state::{Change, State};
 
@@ -305,7 +306,9 @@ impl Machine {
         self.observe(life, call, Ok(done), Some(fault), Some(&death), stalled);
         if power_loss {
             let torn = match (progress, call.ino) {
-                (Progress::Bytes(done, _), Some(ino)) if done > 0 => Some((ino, call.position, done)),
+                (Progress::Bytes(done, _), Some(ino)) if done > 0 => {
+                    Some(Certain { ino, bytes: call.position..call.position + done })
+                }
                 _ => None,
             };
             let keep = self.keeps.get(&fault).copied().unwrap_or_default();
@@ -334,30 +337,10 @@ impl Machine {
     }
 
     /// The lights go out: what is on the medium now is one of the images that the profile allows. `torn` names the bytes
-    /// of a write that are certain to be there: inode, position, count. With them comes what lies before them in their
-    /// first sector, since a sector is written as the cache has it.
-    pub(crate) fn power_loss(&mut self, death: Death, torn: Option<(Ino, u64, u64)>, keep: Keep) {
-        // A choice that says all of what is left leaves nothing to be said of the write.
-        let torn = torn.filter(|_| !matches!(keep, Keep::Image(_) | Keep::Draw(_)));
-        let torn = torn.and_then(|(ino, position, count)| {
-            let from = position - position % SECTOR;
-            let data = self.state.file(ino)?.seen.slice(from, position + count - from);
-            if self.state.profile.data_before_length()
-                && let Some(file) = self.state.file_mut(ino)
-            {
-                file.settle(u64::MAX);
-            }
-            Some((ino, from, data))
-        });
+    /// of a write that are certain to be there.
+    pub(crate) fn power_loss(&mut self, death: Death, torn: Option<Certain>, keep: Keep) {
         self.end_all(&death);
-        self.state = crate::legal::keep(&self.state, keep, &mut self.losses);
-        if let Some((ino, position, data)) = torn {
-            self.state.edit_file(ino, |file| {
-                file.durable.write(position, &data);
-                file.seen = file.durable.clone();
-                file.synced = file.durable.len();
-            });
-        }
+        self.state = crate::legal::keep(&self.state, keep, torn.as_ref(), &mut self.losses);
         self.booted();
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use faults::{Config, Disk, Errno, Fault, History, Image, Images, Kind, Op, Open, Process, Profile};
+use faults::{Config, Cut, Disk, Errno, Fault, History, Image, Images, Kind, Op, Open, Process, Profile};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -350,6 +350,40 @@ proptest! {
             (first.files(), disk.snapshot().files())
         };
         prop_assert_eq!(left(), left());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 4000,
+        rng_seed: RngSeed::Fixed(7),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// What a power loss that is aimed inside a write leaves is among what an exploration visits there.
+    #[test]
+    fn a_cut_that_is_aimed_is_one_of_those_that_are_visited(
+        steps in prop::collection::vec(step(), 1..7),
+        at in prop::sample::select(vec![0_u64, 1, 3, 510, 512, 1024]),
+        (len, cut) in prop::sample::select(vec![(3_usize, 1_u64), (3, 2), (600, 1), (600, 300), (600, 512), (600, 599)]),
+        profile in prop::sample::select(vec![Profile::Strict, Profile::Ordered, Profile::Writeback]),
+        seed: u64,
+    ) {
+        let disk = Disk::new(Config { seed, ..Config::new(profile) });
+        disk.record();
+        let process = disk.process();
+        for step in &steps {
+            _ = run(&process, step);
+        }
+        let file = process.open("/a", Open::Create).unwrap();
+        let before = disk.recorded();
+        disk.aim(Fault::new(Op::Write, "*", Kind::PowerLoss { at: Cut::Bytes(cut) })).unwrap();
+        file.write_at(&vec![9; len], at).unwrap_err();
+        let left = disk.snapshot();
+        let images = disk.take_history().unwrap().at(before + 1);
+        prop_assume!(images.count() < 5_000);
+        prop_assert!(hashes(&images).contains(&left.hash()), "{left:?}");
     }
 }
 

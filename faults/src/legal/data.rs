@@ -5,6 +5,7 @@
 //! no younger than the last moment at which its block was the file's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use rand::Rng;
@@ -265,14 +266,35 @@ fn build(file: &FileNode, len: u64, done: impl Fn(u64) -> usize) -> Content {
     content
 }
 
-/// One choice at random.
-pub(crate) fn draw(file: &FileNode, profile: Profile, style: Style, rng: &mut impl Rng) -> Content {
-    let order = Order::new(file, profile);
-    let lengths = lengths(file, order.strict);
+/// One choice at random. Of what is certain, the sectors are as the cache has them, and a length covers it.
+pub(crate) fn draw(
+    file: &FileNode,
+    profile: Profile,
+    style: Style,
+    certain: Option<&Range<u64>>,
+    rng: &mut impl Rng,
+) -> Content {
+    let (order, touches, all) = (Order::new(file, profile), touches(file), file.log.len());
+    let is_certain = |sector: u64| {
+        certain.is_some_and(|bytes| bytes.start < (sector + 1) * SECTOR && sector * SECTOR < bytes.end)
+    };
+    let mut lengths = lengths(file, order.strict);
+    if let Some(bytes) = certain {
+        let goes_with = |length: Length| {
+            let mut sectors = touches.iter().filter(|(sector, _)| is_certain(**sector));
+            sectors.all(|(sector, touches)| order.window(*sector, touches, length).contains(&all))
+        };
+        // The length that the file had then is always one of them.
+        lengths.retain(|length| bytes.end <= length.len && goes_with(*length));
+    }
     let since: Vec<Seq> = lengths.iter().map(|length| length.seq).collect();
     let length = lengths[style.pick(&since, rng)];
     let mut done = BTreeMap::new();
-    for (sector, touches) in touches(file) {
+    for (sector, touches) in touches {
+        if is_certain(sector) {
+            done.insert(sector, all);
+            continue;
+        }
         let window = order.window(sector, &touches, length);
         let versions: Vec<usize> = std::iter::once(0)
             .chain(touches.iter().map(|touch| touch.op + 1))
