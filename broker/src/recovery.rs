@@ -456,6 +456,10 @@ impl<D: Disk> Recovery<'_, D> {
                 return Ok(None);
             }
         };
+        if !matches!(self.told.evidence, Evidence::Clean(_)) {
+            // What the run before had of the disk ahead of its records. Nobody may ever write to this log again.
+            let _ = log.give_back();
+        }
         if let Err(e) = self.make_durable(base, &log, &last.sealed) {
             self.fence(format!("{} cannot be synced: {e}", name_of(&self.path(base, Kind::Log))));
             return Ok(None);

@@ -78,7 +78,8 @@ pub enum AppendFailed {
 impl<F: DiskFile> Active<F> {
     /// Appends a sealed batch whose first record has the offset [`Active::end`]. All or nothing.
     pub fn append(&mut self, batch: &Batch, timestamp: Timestamp) -> Result<(), AppendFailed> {
-        self.preallocated.extend(&*self.log, self.position.plus(batch.byte_len() as u64).get());
+        let end = self.position.plus(batch.byte_len() as u64);
+        self.preallocated.extend(&*self.log, self.position.get(), end.get());
         if let Err(write) = disk::write_full_at(&*self.log, batch.bytes(), self.position.get()) {
             return Err(self.undo(write));
         }
@@ -91,7 +92,7 @@ impl<F: DiskFile> Active<F> {
             }
         }
         self.end = self.end.plus(count);
-        self.position = self.position.plus(batch.byte_len() as u64);
+        self.position = end;
         // Derived files: what cannot be written now is written with the next append, at the seal, or rebuilt at a start.
         let _ = self.index.flush();
         let _ = self.time_index.flush();

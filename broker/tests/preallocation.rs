@@ -77,3 +77,27 @@ async fn a_log_that_grows_has_blocks_ahead_until_it_is_sealed_or_the_broker_stop
         assert_eq!(partition.range().unwrap().end, end);
     }
 }
+
+/// A broker that goes without closing anything is like one that was killed.
+#[tokio::test]
+async fn what_a_killed_broker_has_left_ahead_of_a_log_is_given_back_though_nothing_more_is_written() {
+    let bench = Bench::new(Settings::default());
+    if !can_reserve(bench.dir.path()) {
+        return;
+    }
+    let killed = bench.one_partition().await;
+    grow(&killed.1, 1024).await;
+    drop(killed);
+    let log = bench.path(LOG_0);
+    let bytes = fs::read(&log).unwrap();
+    assert!(spare(&log) > 2 * SLACK, "{}", spare(&log));
+    let (broker, partition) = bench.one_partition().await;
+    assert!(spare(&log) <= SLACK, "{}", spare(&log));
+    assert_eq!(fs::read(&log).unwrap(), bytes);
+
+    // It asks for more as before.
+    grow(&partition, 16).await;
+    assert!(spare(&log) > 2 * SLACK, "{}", spare(&log));
+    broker.close().await.unwrap();
+    assert!(spare(&log) <= SLACK, "{}", spare(&log));
+}

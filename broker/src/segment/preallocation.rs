@@ -3,8 +3,7 @@
 //! A write to blocks that are there already costs the kernel about two thirds of one that has to find them (ext4, Linux 6.18).
 //! The length of the file stays what it is, so that nothing but the speed hangs on it: where the file system cannot do it, or has
 //! no room to spare, the log does without. XFS does so by itself, on the same terms: the more, the longer the file is,
-//! and given back when nothing more is to come. What a process that was killed had asked for stays with its log until that is
-//! written to again.
+//! and given back when nothing more is to come. What a process that was killed had asked for, the next start gives back.
 
 use crate::disk::DiskFile;
 
@@ -23,13 +22,14 @@ pub struct Preallocation {
 }
 
 impl Preallocation {
-    /// To be called before bytes are written up to `end`.
-    pub fn extend(&mut self, file: &impl DiskFile, end: u64) {
+    /// To be called before bytes are written from `start` up to `end`.
+    pub fn extend(&mut self, file: &impl DiskFile, start: u64, end: u64) {
         if end <= self.to || end < LOG_MIN || self.refused {
             return;
         }
         let ahead = (end / 2).min(AHEAD_MAX);
-        match file.reserve(self.to..end + ahead) {
+        // Not for what lies there already: a log that a start has found may be long.
+        match file.reserve(self.to.max(start)..end + ahead) {
             Ok(()) => self.to = end + ahead,
             Err(_) => {
                 // Of what was asked for, a full file system may have given a part, which others need.
@@ -86,11 +86,15 @@ mod tests {
         }
     }
 
-    /// What a log asks for that grows by this much at a time.
+    /// What a log asks for that grows from 0 by this much at a time.
     fn asked(step: u64, to: u64, gives: u64) -> Vec<Range<u64>> {
+        asked_from(0, step, to, gives)
+    }
+
+    fn asked_from(start: u64, step: u64, to: u64, gives: u64) -> Vec<Range<u64>> {
         let (file, mut blocks) = (Asked(Mutex::default(), gives), Preallocation::default());
-        for end in (step..=to).step_by(usize::try_from(step).unwrap()) {
-            blocks.extend(&file, end);
+        for start in (start..to).step_by(usize::try_from(step).unwrap()) {
+            blocks.extend(&file, start, start + step);
         }
         file.0.into_inner().unwrap()
     }
@@ -98,9 +102,9 @@ mod tests {
     #[test]
     fn the_longer_a_log_is_the_more_it_asks_for_up_to_a_bound() {
         const KIB: u64 = 1 << 10;
-        assert_eq!(asked(100 * KIB, 256 * KIB, u64::MAX), []);
+        assert_eq!(asked(100 * KIB, 200 * KIB, u64::MAX), []);
         let asked = asked(100 * KIB, 64 << 20, u64::MAX);
-        assert_eq!(asked[..2], [0..450 * KIB, 450 * KIB..750 * KIB]);
+        assert_eq!(asked[..2], [200 * KIB..450 * KIB, 450 * KIB..750 * KIB]);
         assert!(asked.windows(2).all(|two| two[0].end == two[1].start), "{asked:?}");
         assert!(asked.iter().all(|bytes| bytes.end - bytes.start <= AHEAD_MAX + 100 * KIB), "{asked:?}");
         assert!(asked.len() < 20, "{asked:?}");
@@ -110,5 +114,11 @@ mod tests {
     fn who_is_refused_gives_back_what_it_has_and_does_not_ask_again() {
         let asked = asked(1 << 20, 64 << 20, 3 << 20);
         assert_eq!(asked, [0..3 << 19, 3 << 19..3 << 20, 3 << 20..6 << 20, ALL_BACK]);
+    }
+
+    #[test]
+    fn a_log_that_was_there_asks_for_nothing_that_it_has() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(asked_from(600 * MIB, MIB, 601 * MIB, u64::MAX), [600 * MIB..609 * MIB]);
     }
 }
