@@ -17,6 +17,7 @@ pub use crate::opening::{OpenError, Progress, World};
 use crate::partition::Partition;
 use crate::report::{Missed, Report};
 use crate::retention::Looks;
+use crate::room::Room;
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 pub use crate::topic::Topic;
@@ -56,6 +57,7 @@ struct Shared<D: Disk> {
     life: Mutex<Life>,
     /// Locked until the last clone is gone.
     home: Arc<Home<D>>,
+    room: Arc<Room>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +80,8 @@ impl<D: Disk> Broker<D> {
         let io = |source| OpenError::Io { path: data.to_owned(), source };
         let lock = opening::lock(&world.disk, data)?;
         let home = Arc::new(Home::new(world.disk.clone(), data.to_owned(), lock));
-        let opened = Opening { world: &world, data, home: &home, settings: &settings, stats: Arc::default() };
+        let (room, stats) = (Arc::default(), Arc::default());
+        let opened = Opening { world: &world, data, home: &home, room: &room, settings: &settings, stats };
         opened.check_count()?;
         let Opened { topics, mut report } = opened.run(progress).map_err(io)?;
         report.took = started.elapsed();
@@ -98,6 +101,7 @@ impl<D: Disk> Broker<D> {
             closing: Notify::new(),
             life: Mutex::new(Life::Open),
             home,
+            room,
             world,
         };
         Ok((Self(Arc::new(shared)), report))
@@ -199,10 +203,18 @@ impl<D: Disk> Broker<D> {
     /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.
     fn make(&self, name: String, settings: TopicSettings) -> Result<(Topic<D>, Option<String>), Unsettled> {
         let (disk, data) = (&self.0.world.disk, &self.0.data);
-        topic::create(disk, &*self.0.world.work, data, &name, &settings, || self.is_closing())?;
+        let is_stopping = || self.is_closing();
+        let create = || topic::create(disk, &*self.0.world.work, data, &name, &settings, is_stopping);
+        match create() {
+            Err(Unsettled::Undone(e)) if self.0.room.may_be_made_for(&e) => {
+                self.0.room.make();
+                create()?;
+            }
+            created => created?,
+        }
         let made = Made { settings, lost: false };
-        let (world, stats) = (&self.0.world, self.0.stats.clone());
-        let opening = Opening { world, data, home: &self.0.home, settings: &self.0.settings, stats };
+        let Shared { world, home, room, settings, .. } = &*self.0;
+        let opening = Opening { world, data, home, room, settings, stats: self.0.stats.clone() };
         let opened = (0..made.settings.partitions).map(|n| opening.partition(&name, n, &made, Origin::Made));
         let (partitions, reports): (Vec<_>, Vec<_>) = opened.unzip();
         let fenced = reports.into_iter().find_map(|report| Some((report.partition, report.fenced?)));

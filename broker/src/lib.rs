@@ -6,7 +6,7 @@
 //! seams     disk · clock · work · net         what the broker needs of the world, and the real ones
 //! values    units · files · error · settings · report · stats
 //! log       record → batch → index → meter → scan → gaps → segment → synced → markers → home →
-//!           recovery → partition → retention → topic → listing → opening → broker
+//!           room → recovery → partition → retention → topic → listing → opening → broker
 //! service   metrics · wire → server, client → cli         verify: the log, offline
 //! ```
 //!
@@ -34,6 +34,7 @@ pub mod record;
 pub mod recovery;
 pub mod report;
 pub mod retention;
+mod room;
 pub mod scan;
 pub mod segment;
 pub mod server;

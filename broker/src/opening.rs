@@ -15,6 +15,7 @@ use crate::markers::{self, Closed, Evidence, LastRun, Stops, Unnoted};
 use crate::partition::{Config, Partition};
 use crate::recovery::{self, Instructions, Recovered};
 use crate::report::{PartitionReport, Report};
+use crate::room::Room;
 use crate::settings::{Settings, TopicSettings};
 use crate::stats::Stats;
 use crate::topic::{self, Topic};
@@ -106,6 +107,7 @@ pub(crate) struct Opening<'a, D: Disk> {
     pub world: &'a World<D>,
     pub data: &'a Path,
     pub home: &'a Arc<Home<D>>,
+    pub room: &'a Arc<Room>,
     pub settings: &'a Settings,
     pub stats: Arc<Stats>,
 }
@@ -377,6 +379,7 @@ impl<D: Disk> Opening<'_, D> {
             dir: self.data.join(topic).join(number.to_string()),
             disk: self.world.disk.clone(),
             home: self.home.clone(),
+            room: self.room.clone(),
             clock: self.world.clock.clone(),
             work: self.world.work.clone(),
             stats: self.stats.clone(),

@@ -36,6 +36,7 @@ use crate::gaps::Gaps;
 use crate::home::Home;
 use crate::markers::Closed;
 use crate::recovery::Recovered;
+use crate::room::{Room, Spares};
 use crate::segment::{self, Active, Read, Sealed, View};
 use crate::settings::Durability;
 use crate::stats::Stats;
@@ -82,6 +83,8 @@ pub(crate) struct Config<D: Disk> {
     pub disk: D,
     /// The data directory that all of them are in.
     pub home: Arc<Home<D>>,
+    /// What to do where the disk is full.
+    pub room: Arc<Room>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Threads.
@@ -126,6 +129,28 @@ struct Shared<D: Disk> {
     more: Notify,
 }
 
+impl<D: Disk> Spares for Shared<D> {
+    fn give_back(&self) {
+        let mut state = self.lock();
+        state.is_listed = false;
+        if let Some(active) = state.active.as_mut().filter(|active| active.has_spare_blocks()) {
+            active.preallocated.give_back(&*active.log);
+        }
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        // A panic under the lock is a bug; what it left is what a crash would leave, and is served no further.
+        self.state.lock().unwrap_or_else(|poisoned| {
+            let mut state = poisoned.into_inner();
+            state.fence("an earlier operation panicked".into());
+            state.may_sync = false;
+            state
+        })
+    }
+}
+
 impl<D: Disk> Partition<D> {
     /// A partition as recovery left it.
     pub(crate) fn new(config: Config<D>, recovered: Recovered<D::File>) -> Self {
@@ -144,13 +169,7 @@ impl<D: Disk> Partition<D> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<D>> {
-        // A panic under the lock is a bug; what it left is what a crash would leave, and is served no further.
-        self.0.state.lock().unwrap_or_else(|poisoned| {
-            let mut state = poisoned.into_inner();
-            state.fence("an earlier operation panicked".into());
-            state.may_sync = false;
-            state
-        })
+        self.0.lock()
     }
 
     /// Whether what ends before `end` may be acknowledged now, without waiting. `os` and `interval`: always.
@@ -359,7 +378,7 @@ impl<D: Disk> Partition<D> {
         {
             let mut state = self.lock();
             state.life = Life::Closing;
-            let gives_back = state.active.as_ref().is_some_and(|a| a.preallocated.is_left(a.position.get()));
+            let gives_back = state.active.as_ref().is_some_and(Active::has_spare_blocks);
             state.sync_wanted = state.end > state.durable || gives_back;
             self.look_after(state);
         }

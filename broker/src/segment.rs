@@ -111,6 +111,11 @@ impl<F: DiskFile> Active<F> {
         }
     }
 
+    /// Whether it has blocks of the disk behind its end.
+    pub fn has_spare_blocks(&self) -> bool {
+        self.preallocated.is_left(self.position.get())
+    }
+
     /// What it is once it is sealed.
     pub fn as_sealed(&self) -> Sealed {
         Sealed {
@@ -129,7 +134,7 @@ impl<F: DiskFile> Active<F> {
             index: self.index.file().clone(),
             time_index: self.time_index.file().clone(),
             indexes_complete: self.index.is_complete() && self.time_index.is_complete(),
-            blocks_are_left: self.preallocated.is_left(self.position.get()),
+            blocks_are_left: self.has_spare_blocks(),
         }
     }
 }

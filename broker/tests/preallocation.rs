@@ -5,13 +5,17 @@ mod common;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use broker::batch::Batch;
-use broker::disk::DiskFile;
+use broker::disk::{Disk, DiskFile};
+use broker::error::Error;
 use broker::partition::Partition;
-use broker::settings::{Durability, Settings};
+use broker::settings::{Durability, Settings, TopicSettings};
 
 use common::bench::*;
+use common::failing::server;
 
 const KIB: u64 = 1 << 10;
 /// What a file system takes for a file besides its bytes, at most, and what of them it may round up to.
@@ -36,13 +40,17 @@ fn can_reserve(dir: &Path) -> bool {
 }
 
 /// Appends so many KiB, in batches.
-async fn grow(partition: &Partition<broker::disk::OsDisk>, kib: u64) {
+async fn grow<D: Disk>(partition: &Partition<D>, kib: u64) {
     for _ in 0..kib / 16 {
-        let mut batch = Batch::new();
-        (0..16).for_each(|_| batch.push(None, &[7; 1000]));
-        let end = partition.append(&mut batch).await.unwrap().end;
-        partition.committed(end).await.unwrap();
+        grow_a_little(partition).await.unwrap();
     }
+}
+
+/// Appends a batch of 16 KiB.
+async fn grow_a_little<D: Disk>(partition: &Partition<D>) -> Result<(), Error> {
+    let mut batch = Batch::new();
+    (0..16).for_each(|_| batch.push(None, &[7; 1000]));
+    partition.committed(partition.append(&mut batch).await?.end).await
 }
 
 #[tokio::test]
@@ -100,4 +108,55 @@ async fn what_a_killed_broker_has_left_ahead_of_a_log_is_given_back_though_nothi
     assert!(spare(&log) > 2 * SLACK, "{}", spare(&log));
     broker.close().await.unwrap();
     assert!(spare(&log) <= SLACK, "{}", spare(&log));
+}
+
+/// What no log has written to is there for others: for records, for the next segment of another log, and for a new topic.
+#[tokio::test]
+async fn on_a_full_disk_logs_give_back_what_they_have_ahead_for_those_that_need_it() {
+    for durability in [Durability::Os, Durability::Always, Durability::Interval(Duration::from_secs(60))] {
+        let server = server(durability).await;
+        let partitions = server.broker.topic("t").unwrap().partitions().to_vec();
+        let taken = || server.disk.0.bytes.lock().unwrap().values().sum::<u64>();
+        let ends = || -> u64 { partitions.iter().map(Partition::bytes).sum() };
+        let ahead = || taken().saturating_sub(ends()) / KIB;
+        let fill = || server.disk.0.bytes_max.store(taken(), Ordering::SeqCst);
+
+        grow(&partitions[0], 1024).await;
+        assert!(ahead() > 200, "{}", ahead());
+        fill();
+        // Half a batch is taken, and cut off again.
+        server.disk.0.bytes_max.fetch_add(8 * KIB, Ordering::SeqCst);
+        grow(&partitions[1], 128).await;
+        assert!(ahead() < 100, "{}", ahead());
+        assert_eq!(partitions[1].refusing(), None);
+        assert_eq!(partitions[1].range().unwrap().end.get(), 128);
+
+        // And in the end it is full.
+        let why = loop {
+            if let Err(why) = grow_a_little(&partitions[1]).await {
+                break why;
+            }
+        };
+        assert!(matches!(why, Error::Storage { .. }), "{why}");
+        assert!(partitions[1].refusing().is_some());
+        assert!(ahead() < 16, "{}", ahead());
+        for partition in &partitions {
+            assert_eq!(partition.bytes(), 1028 * partition.range().unwrap().end.get());
+        }
+
+        server.disk.0.bytes_max.store(0, Ordering::SeqCst);
+        grow(&partitions[2], 1024).await;
+        fill();
+        server.disk.0.file_bytes_max.store(partitions[1].bytes(), Ordering::SeqCst);
+        grow(&partitions[1], 16).await;
+        assert_eq!(partitions[1].segments(), 2);
+        assert!(ahead() < 100, "{}", ahead());
+
+        server.disk.0.bytes_max.store(0, Ordering::SeqCst);
+        server.disk.0.file_bytes_max.store(0, Ordering::SeqCst);
+        grow(&partitions[1], 1024).await;
+        fill();
+        server.broker.create_topic("another", TopicSettings::with_partitions(1)).await.unwrap();
+        assert!(ahead() < 100, "{}", ahead());
+    }
 }

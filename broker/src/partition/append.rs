@@ -1,16 +1,17 @@
 //! Appending: at once where that is possible; after a roll, or after what a failed write left has been cut off, where it is not.
 
 use std::io;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard, Weak};
 
 use super::state::State;
-use super::{Appended, Partition};
+use super::{Appended, Partition, Shared};
 use crate::batch::Batch;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::files::{self, Kind};
-use crate::segment::AppendFailed;
+use crate::segment::{Active, AppendFailed};
 use crate::settings::Durability;
+use crate::work::off_thread;
 
 /// What became of a try to append.
 enum Tried {
@@ -30,13 +31,18 @@ enum Wait {
     Cut(u64),
     /// The sync of the cut of what its own write left: it has failed with this error.
     OwnCut(u64, Error),
+    /// Likewise; it was for want of room, and others may give back some.
+    OwnCutForRoom(u64),
+    /// For that only.
+    Room,
 }
 
 impl<D: Disk> Partition<D> {
     /// Appends all records or none; waits while a roll is under way. Not yet acknowledged: see [`Partition::committed`].
     pub async fn append(&self, batch: &mut Batch) -> Result<Appended, Error> {
+        let mut made_room = false;
         loop {
-            match self.try_append(batch)? {
+            match self.try_append(batch, !made_room)? {
                 Tried::Appended(appended) => return Ok(appended),
                 Tried::Waits(Wait::Roll(before)) => self.rolled(before).await?,
                 Tried::Waits(Wait::OwnCutByRoll(before)) => self.cut_by_roll(before).await?,
@@ -45,12 +51,24 @@ impl<D: Disk> Partition<D> {
                 Tried::Waits(Wait::OwnCut(before, error)) => {
                     return Err(self.cut(before).await.err().unwrap_or(error));
                 }
+                Tried::Waits(Wait::OwnCutForRoom(before)) => {
+                    self.cut(before).await?;
+                    made_room = self.make_room().await;
+                }
+                Tried::Waits(Wait::Room) => made_room = self.make_room().await,
             }
         }
     }
 
+    /// Has all partitions give back what they can do without.
+    async fn make_room(&self) -> bool {
+        let room = self.0.config.room.clone();
+        off_thread(&*self.0.config.work, move || room.make()).await;
+        true
+    }
+
     /// Appends all records or none, without waiting. The batch is sealed on success: clear it before it is used again.
-    fn try_append(&self, batch: &mut Batch) -> Result<Tried, Error> {
+    fn try_append(&self, batch: &mut Batch, may_make_room: bool) -> Result<Tried, Error> {
         let config = &self.0.config;
         let mut state = self.lock();
         state.writable(&config.name)?;
@@ -67,7 +85,7 @@ impl<D: Disk> Partition<D> {
         batch.seal(appended.base, now);
         if let Err(failed) = active.append(batch, now) {
             let fits_the_next = batch.byte_len() as u64 <= active.position.get();
-            return self.append_failed(state, failed, fits_the_next);
+            return self.append_failed(state, failed, fits_the_next, may_make_room);
         }
         state.end = appended.end;
         if state.refusals.now.take().is_some() {
@@ -83,6 +101,7 @@ impl<D: Disk> Partition<D> {
         config.stats.records_appended.add(batch.len() as u64);
         config.stats.bytes_appended.add(batch.byte_len() as u64);
         state.unsynced += batch.byte_len() as u64;
+        self.list_spares(&mut state);
         match config.durability {
             Durability::Always => state.sync_wanted = true,
             Durability::Interval(after) => self.start_timer(&mut state, after),
@@ -95,10 +114,27 @@ impl<D: Disk> Partition<D> {
         }
     }
 
+    /// Takes note that others may be in want of the blocks that it has ahead.
+    fn list_spares(&self, state: &mut State<D>) {
+        if !state.is_listed && state.active.as_ref().is_some_and(Active::has_spare_blocks) {
+            state.is_listed = true;
+            let this: Weak<Shared<D>> = Arc::downgrade(&self.0);
+            self.0.config.room.list(this);
+        }
+    }
+
     /// Asks for a roll; gives the number of those that have ended.
     fn ask_for_roll(&self, mut state: MutexGuard<'_, State<D>>) -> u64 {
         state.want_roll();
         let ended = state.rolls_ended;
+        self.look_after(state);
+        ended
+    }
+
+    /// Asks for the sync of a cut, likewise.
+    fn ask_for_cut(&self, mut state: MutexGuard<'_, State<D>>) -> u64 {
+        (state.cutting, state.cut_wanted) = (true, true);
+        let ended = state.cuts_ended;
         self.look_after(state);
         ended
     }
@@ -108,7 +144,9 @@ impl<D: Disk> Partition<D> {
         mut state: MutexGuard<'_, State<D>>,
         failed: AppendFailed,
         fits_the_next: bool,
+        may_make_room: bool,
     ) -> Result<Tried, Error> {
+        let room_for = |e: &io::Error| may_make_room && self.0.config.room.may_be_made_for(e);
         self.0.config.stats.appends_failed.add(1);
         let base = state.active.as_ref().map_or(state.end, |a| a.base);
         let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
@@ -121,6 +159,10 @@ impl<D: Disk> Partition<D> {
             AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
                 Ok(Tried::Waits(Wait::OwnCutByRoll(self.ask_for_roll(state))))
             }
+            AppendFailed::Untouched(e) if room_for(&e) => Ok(Tried::Waits(Wait::Room)),
+            AppendFailed::Cut(e) if room_for(&e) => {
+                Ok(Tried::Waits(Wait::OwnCutForRoom(self.ask_for_cut(state))))
+            }
             AppendFailed::Untouched(source) => {
                 self.tell_failing(&mut state, &path, &source);
                 Err(Error::Storage { path, source: source.into() })
@@ -128,10 +170,7 @@ impl<D: Disk> Partition<D> {
             AppendFailed::Cut(source) => {
                 self.tell_failing(&mut state, &path, &source);
                 let error = Error::Storage { path, source: source.into() };
-                (state.cutting, state.cut_wanted) = (true, true);
-                let ended = state.cuts_ended;
-                self.look_after(state);
-                Ok(Tried::Waits(Wait::OwnCut(ended, error)))
+                Ok(Tried::Waits(Wait::OwnCut(self.ask_for_cut(state), error)))
             }
             AppendFailed::Stuck { write, cut } => {
                 let reason = format!("a write failed ({write}) and could not be cut off again ({cut})");

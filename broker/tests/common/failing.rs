@@ -1,7 +1,10 @@
 //! A disk that fails when it is told to, and a server on it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,11 +55,37 @@ pub struct Switches {
     pub hidden_is_private: AtomicBool,
     /// Files may only be so long, where it is not 0.
     pub file_bytes_max: AtomicU64,
+    /// All files together may only take so many bytes, where it is not 0; a new one takes none, but needs that there is room.
+    pub bytes_max: AtomicU64,
+    /// So many they take, with what they have ahead of their ends.
+    pub bytes: Mutex<BTreeMap<u64, u64>>,
     /// What happens, once, when a log is about to be opened for reading.
     pub meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 impl Switches {
+    /// Has a file take so many bytes; gives how many it may.
+    fn take(&self, file: &File, wanted: u64) -> u64 {
+        let mut bytes = self.bytes.lock().unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let others = bytes.iter().filter(|(other, _)| **other != inode).map(|(_, bytes)| bytes).sum();
+        let may = match self.bytes_max.load(Ordering::SeqCst) {
+            0 => wanted,
+            max => wanted.min(max.saturating_sub(others)),
+        };
+        bytes.insert(inode, may);
+        may
+    }
+
+    fn taken(&self, file: &File) -> u64 {
+        self.bytes.lock().unwrap().get(&file.metadata().unwrap().ino()).copied().unwrap_or(0)
+    }
+
+    fn is_full(&self) -> bool {
+        let (max, bytes) = (self.bytes_max.load(Ordering::SeqCst), self.bytes.lock().unwrap());
+        max > 0 && bytes.values().sum::<u64>() >= max
+    }
+
     fn may_panic(&self) {
         assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
     }
@@ -103,6 +132,9 @@ impl Disk for Failing {
         }
         if how != Open::Read {
             self.changes()?;
+            if self.0.is_full() && !path.exists() {
+                return Err(io::Error::from_raw_os_error(ENOSPC));
+            }
         } else if is_log {
             let meanwhile = self.0.meanwhile.lock().unwrap().take();
             meanwhile.into_iter().for_each(|Meanwhile(it)| it());
@@ -201,7 +233,12 @@ impl DiskFile for FailingFile {
             };
         }
         if !self.1.full.load(Ordering::SeqCst) {
-            return self.0.write_at(buf, position);
+            let (end, has) = (position + buf.len() as u64, self.1.taken(&self.0));
+            let may = if end > has { self.1.take(&self.0, end) } else { end };
+            return match may.saturating_sub(position) {
+                0 if !buf.is_empty() => Err(io::Error::from_raw_os_error(ENOSPC)),
+                fits => self.0.write_at(&buf[..usize::try_from(fits).unwrap()], position),
+            };
         }
         // A disk that fills up takes a part first.
         match buf.len() / 2 {
@@ -216,7 +253,20 @@ impl DiskFile for FailingFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.1.take(&self.0, len);
         self.0.set_len(len)
+    }
+
+    fn reserve(&self, bytes: Range<u64>) -> io::Result<()> {
+        match self.1.take(&self.0, bytes.end) < bytes.end {
+            true => Err(io::Error::from_raw_os_error(ENOSPC)),
+            false => Ok(()),
+        }
+    }
+
+    fn give_back(&self) -> io::Result<()> {
+        self.1.take(&self.0, DiskFile::len(self)?);
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
