@@ -351,6 +351,11 @@ impl DiskFile for File {
 
     #[cfg(target_os = "linux")]
     fn reserve(&self, bytes: Range<u64>) -> io::Result<()> {
+        // What has its blocks in memory finds them no faster when it is asked ahead, and takes memory for them.
+        const TMPFS: u32 = 0x0102_1994;
+        if u32::try_from(rustix::fs::fstatfs(self)?.f_type).is_ok_and(|kind| kind == TMPFS) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let len = bytes.end - bytes.start;
         Ok(rustix::fs::fallocate(self, rustix::fs::FallocateFlags::KEEP_SIZE, bytes.start, len)?)
     }

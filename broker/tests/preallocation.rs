@@ -160,3 +160,14 @@ async fn on_a_full_disk_logs_give_back_what_they_have_ahead_for_those_that_need_
         assert!(ahead() < 100, "{}", ahead());
     }
 }
+
+/// There it is no faster, and takes memory that nobody may ever need.
+#[test]
+fn a_file_in_memory_gets_no_blocks_ahead() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let is_in_memory = mounts.lines().any(|mount| mount.split(' ').skip(1).take(2).eq(["/dev/shm", "tmpfs"]));
+    let Some(file) = tempfile::tempfile_in("/dev/shm").ok().filter(|_| is_in_memory) else { return };
+    assert!(file.reserve(0..1024 * KIB).is_err());
+    let found = file.metadata().unwrap();
+    assert_eq!((found.len(), found.blocks()), (0, 0));
+}
