@@ -129,6 +129,7 @@ async fn on_a_full_disk_logs_give_back_what_they_have_ahead_for_those_that_need_
         grow(&partitions[1], 128).await;
         assert!(ahead() < 100, "{}", ahead());
         assert_eq!(partitions[1].refusing(), None);
+        assert_eq!(server.broker.stats().appends_failed.get(), 0, "it was tried once more, and stored");
         assert_eq!(partitions[1].range().unwrap().end.get(), 128);
 
         // And in the end it is full.

@@ -147,22 +147,25 @@ impl<D: Disk> Partition<D> {
         may_make_room: bool,
     ) -> Result<Tried, Error> {
         let room_for = |e: &io::Error| may_make_room && self.0.config.room.may_be_made_for(e);
+        let failed = match failed {
+            // No file may be longer, as the file system has it, or a limit of the process: the segment is full. The roll syncs
+            // the cut with the rest.
+            AppendFailed::Untouched(e) if is_too_long(&e) && fits_the_next => {
+                return Ok(Tried::Waits(Wait::Roll(self.ask_for_roll(state))));
+            }
+            AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
+                return Ok(Tried::Waits(Wait::OwnCutByRoll(self.ask_for_roll(state))));
+            }
+            AppendFailed::Untouched(e) if room_for(&e) => return Ok(Tried::Waits(Wait::Room)),
+            AppendFailed::Cut(e) if room_for(&e) => {
+                return Ok(Tried::Waits(Wait::OwnCutForRoom(self.ask_for_cut(state))));
+            }
+            final_failure => final_failure,
+        };
         self.0.config.stats.appends_failed.add(1);
         let base = state.active.as_ref().map_or(state.end, |a| a.base);
         let path = files::segment_path(&self.0.config.dir, base, Kind::Log);
         match failed {
-            // No file may be longer, as the file system has it, or a limit of the process: the segment is full. The roll syncs
-            // the cut with the rest.
-            AppendFailed::Untouched(e) if is_too_long(&e) && fits_the_next => {
-                Ok(Tried::Waits(Wait::Roll(self.ask_for_roll(state))))
-            }
-            AppendFailed::Cut(e) if is_too_long(&e) && fits_the_next => {
-                Ok(Tried::Waits(Wait::OwnCutByRoll(self.ask_for_roll(state))))
-            }
-            AppendFailed::Untouched(e) if room_for(&e) => Ok(Tried::Waits(Wait::Room)),
-            AppendFailed::Cut(e) if room_for(&e) => {
-                Ok(Tried::Waits(Wait::OwnCutForRoom(self.ask_for_cut(state))))
-            }
             AppendFailed::Untouched(source) => {
                 self.tell_failing(&mut state, &path, &source);
                 Err(Error::Storage { path, source: source.into() })
