@@ -3,133 +3,36 @@
 
 mod common;
 
-use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use broker::Broker;
-use broker::batch::Batch;
 use broker::broker::World;
 use broker::client::{At, Client, Options};
-use broker::clock::SystemClock;
 use broker::disk::{Disk, OsDisk};
 use broker::error::{Code, Error};
 use broker::net::TcpConnector;
-use broker::partition::{Appended, Partition};
+use broker::partition::Appended;
 use broker::server::{Limits, serve};
 use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::{Offset, Timestamp};
-use broker::work::{Job, Threads, Work};
+use broker::work::Threads;
 use futures_util::FutureExt;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use common::bench::HandClock;
-use common::failing::{Failing, GoOn, Meanwhile};
+use common::failing::{Failing, GoOn};
+use common::late::{Late, append, at_next_open, closes, make, open, small, until};
 use common::logged::Logged;
 use common::{LONG, ok};
 
-/// Segments of three records.
-fn small() -> Settings {
-    Settings { segment_bytes: 60, retention_check: Duration::from_millis(1), ..Settings::default() }
-}
-
-fn open<D: Disk>(dir: &Path, disk: D, settings: Settings, work: Arc<dyn Work>) -> Broker<D> {
-    let world = World { disk, clock: Arc::new(SystemClock), work };
-    Broker::open(world, dir, settings, &|_, _, _| {}).unwrap().0
-}
-
-async fn make<D: Disk>(broker: &Broker<D>) -> Partition<D> {
-    broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
-    broker.topic("t").unwrap().partition(0).unwrap().clone()
-}
-
-async fn append<D: Disk>(partition: &Partition<D>, value: &str) -> Result<Appended, Error> {
-    let mut batch = Batch::new();
-    batch.push(None, value.as_bytes());
-    partition.append(&mut batch).await
-}
-
 fn files(dir: &Path) -> Vec<String> {
     OsDisk.list(&dir.join("t/0")).unwrap().into_iter().map(|entry| entry.name).collect()
-}
-
-/// The disk calls this once, when it is about to open a log for a reader. What is under way in the background opens logs too
-/// (a roll syncs the one it seals), so that is waited for first.
-async fn at_next_open(disk: &Failing, partition: &Partition<Failing>, it: impl FnOnce() + Send + 'static) {
-    partition.idle().await;
-    *disk.0.meanwhile.lock().unwrap() = Some(Meanwhile(Box::new(it)));
-}
-
-/// The reader has seen that its offset is there; when it opens the segment, retention has removed it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_reader_that_retention_overtakes_is_told_where_the_log_begins_now() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let settings = Settings { retention_bytes: Some(100), ..small() };
-    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
-    let partition = make(&broker).await;
-    for n in 0..12 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    at_next_open(&disk, &partition, {
-        let (runtime, broker, partition) = (Handle::current(), broker.clone(), partition.clone());
-        move || {
-            let housekeeping = runtime.spawn(broker.housekeeping());
-            while partition.bytes() > 100 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            housekeeping.abort();
-        }
-    })
-    .await;
-    match partition.read(Offset::ZERO, 1) {
-        Err(Error::OffsetOutOfRange { start, .. }) => assert_eq!(start, partition.range().unwrap().start),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// While the removal of a segment waits for the disk, its file is gone already: whoever asks where the log begins is not sent there.
-/// Nor is that taken back where the disk refuses the removal, and it is tried again.
-#[tokio::test]
-async fn the_first_offset_that_is_named_can_be_read_while_retention_waits_for_the_disk() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let settings = Settings { retention_bytes: Some(100), ..small() };
-    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
-    let _go_on = GoOn(disk.clone());
-    let partition = make(&broker).await;
-    for n in 0..12 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    partition.idle().await;
-    let first = |nth: u64| dir.path().join(format!("t/0/{:020}.log", 3 * nth));
-    let begins_behind = |nth: u64| {
-        let start = partition.range().unwrap().start;
-        assert_eq!(start, Offset::new(3 * nth + 3));
-        assert_eq!(partition.read(start, 1).unwrap().range.start, start);
-        assert_eq!(partition.first_at_or_after(Timestamp::ZERO).unwrap().unwrap().0, start);
-        assert_eq!(partition.read(Offset::ZERO, 1).unwrap_err().code(), Code::OffsetOutOfRange);
-    };
-    disk.0.dir_sync_hangs.store(true, Ordering::SeqCst);
-    let housekeeping = tokio::spawn(broker.clone().housekeeping());
-    until("the file is gone", || !first(0).exists()).await;
-    begins_behind(0);
-    disk.0.read_only.store(true, Ordering::SeqCst);
-    disk.0.dir_sync_hangs.store(false, Ordering::SeqCst);
-    until("the next removal has begun", || partition.range().unwrap().start > Offset::new(3)).await;
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        begins_behind(1);
-    }
-    assert!(first(1).exists());
-    disk.0.read_only.store(false, Ordering::SeqCst);
-    until("it is removed", || !first(1).exists()).await;
-    housekeeping.abort();
 }
 
 /// The reader has seen that its offset is there; when it opens the segment, its topic was deleted, and the file of that name is
@@ -204,42 +107,6 @@ async fn a_record_that_comes_during_a_lookup_by_time_is_not_behind_the_answer() 
     assert_eq!((found.offset, found.timestamp), (Offset::new(4), None));
     stop.cancel();
     served.await.unwrap().unwrap();
-}
-
-/// Does its work at once, but for one job that waits until it may begin, and one of whose end is told late.
-#[derive(Clone, Debug, Default)]
-struct Late {
-    /// Whether the next one waits.
-    holds: Arc<AtomicBool>,
-    waits: Arc<Notify>,
-    begins: Arc<Notify>,
-    /// Whether the end of the next one is told late.
-    holds_end: Arc<AtomicBool>,
-    is_done: Arc<Notify>,
-    ends: Arc<Notify>,
-}
-
-impl Work for Late {
-    fn run(&self, job: Job<'static>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let waits = self.holds.swap(false, Ordering::Relaxed);
-        let ends_late = !waits && self.holds_end.swap(false, Ordering::Relaxed);
-        let late = self.clone();
-        Box::pin(async move {
-            if waits {
-                late.waits.notify_one();
-                late.begins.notified().await;
-            }
-            job();
-            if ends_late {
-                late.is_done.notify_one();
-                late.ends.notified().await;
-            }
-        })
-    }
-
-    fn run_all(&self, jobs: Vec<Job<'_>>, width: usize) {
-        Threads.run_all(jobs, width);
-    }
 }
 
 /// A broker with a full segment, and an append whose roll is under way, and waits.
@@ -340,57 +207,6 @@ async fn a_roll_of_what_was_deleted_is_told_as_that() {
     assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
 }
 
-/// Nor is it one where retention finds a segment gone that its topic has taken with it.
-#[tokio::test]
-async fn a_removal_from_what_is_being_deleted_is_no_trouble() {
-    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-    let (logged, _guard) = Logged::begin();
-    let settings = Settings { retention_bytes: Some(100), ..small() };
-    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
-    let partition = make(&broker).await;
-    for n in 0..12 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    partition.idle().await;
-    late.holds.store(true, Ordering::Relaxed);
-    tokio::spawn(broker.clone().housekeeping());
-    late.waits.notified().await;
-    let deleted = tokio::spawn(async move { broker.delete_topic("t").await });
-    until("it was deleted", || partition.range().is_err()).await;
-    late.begins.notify_one();
-    deleted.await.unwrap().unwrap();
-    assert_eq!(logged.count("WARN") + logged.count("ERROR"), 0);
-}
-
-/// What a removal takes, it takes by name: were it still to come when the broker is closed, it would take it from the next broker.
-#[tokio::test]
-async fn neither_a_stop_nor_a_deletion_is_faster_than_the_removal_that_is_under_way() {
-    for is_stop in [true, false] {
-        let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-        let settings = Settings { retention_bytes: Some(100), ..small() };
-        let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
-        let partition = make(&broker).await;
-        for n in 0..12 {
-            append(&partition, &n.to_string()).await.unwrap();
-        }
-        partition.idle().await;
-        late.holds.store(true, Ordering::Relaxed);
-        tokio::spawn(broker.clone().housekeeping());
-        late.waits.notified().await;
-        let ended = tokio::spawn({
-            let broker = broker.clone();
-            async move { if is_stop { broker.close().await } else { broker.delete_topic("t").await } }
-        });
-        // All that it can do without the removal.
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-        assert!(!ended.is_finished(), "a stop: {is_stop}");
-        late.begins.notify_one();
-        ended.await.unwrap().unwrap();
-    }
-}
-
 /// A write that a limit on the size of files has cut short is cut off again, and the roll that is to sync that is under way when the
 /// broker stops. Whoever asked for it does not wait, and is not told that nothing was done: a power loss may bring it back.
 #[tokio::test]
@@ -413,64 +229,6 @@ async fn a_stop_leaves_open_what_a_roll_is_to_cut_off() {
     assert_eq!(append(&partition, "z").await.unwrap_err().code(), Code::ShuttingDown);
     late.begins.notify_one();
     closed.await.unwrap().unwrap();
-}
-
-/// One partition's disk hangs as a segment is removed. The others may lie on another, and are looked at again and again.
-#[tokio::test]
-async fn a_removal_that_hangs_does_not_hold_up_those_of_other_partitions() {
-    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-    let settings = Settings { retention_bytes: Some(100), ..small() };
-    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
-    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
-    let topic = broker.topic("t").unwrap();
-    let [hangs, other] = topic.partitions() else { panic!("two") };
-    let grow = async |partition: &Partition<OsDisk>| {
-        for n in 0..12 {
-            append(partition, &n.to_string()).await.unwrap();
-        }
-        partition.idle().await;
-    };
-    grow(hangs).await;
-    late.holds.store(true, Ordering::Relaxed);
-    tokio::spawn(broker.clone().housekeeping());
-    late.waits.notified().await;
-    for _ in 0..3 {
-        grow(other).await;
-        until("the oldest segments are removed", || other.bytes() <= 100).await;
-    }
-    assert!(hangs.bytes() > 100);
-    late.begins.notify_one();
-    until("the oldest segments are removed", || hangs.bytes() <= 100).await;
-    closes(&broker).await;
-}
-
-/// The file of a segment is gone before the log starts behind it: what was damaged in it stands in nobody's way by then.
-#[tokio::test]
-async fn damage_in_what_retention_is_taking_hides_no_later_time() {
-    let (dir, late) = (tempfile::tempdir().unwrap(), Late::default());
-    let broker = open(dir.path(), OsDisk, small(), Arc::new(Threads));
-    let partition = make(&broker).await;
-    for n in 0..4 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    broker.close().await.unwrap();
-    drop((broker, partition));
-    let first = dir.path().join("t/0/00000000000000000000.log");
-    let mut log = std::fs::read(&first).unwrap();
-    log[30] ^= 1;
-    std::fs::write(&first, log).unwrap();
-    let settings = Settings { retention_bytes: Some(60), ..small() };
-    let broker = open(dir.path(), OsDisk, settings, Arc::new(late.clone()));
-    let partition = broker.topic("t").unwrap().partition(0).unwrap().clone();
-    let since_0 =
-        || partition.first_at_or_after(Timestamp::ZERO).map(|found| found.map(|(offset, _)| offset));
-    assert_eq!(since_0().unwrap(), Some(Offset::ZERO));
-    late.holds_end.store(true, Ordering::Relaxed);
-    tokio::spawn(broker.clone().housekeeping());
-    late.is_done.notified().await;
-    assert!(!first.exists());
-    assert_eq!(since_0().unwrap(), Some(Offset::new(3)));
-    late.ends.notify_one();
 }
 
 /// Who waits for a sync when the topic goes: a restart shows no more of it, and is not asked for. Only where nobody knows whether
@@ -521,77 +279,6 @@ async fn a_deletion_during_a_sync_does_not_take_back_what_the_run_has_said() {
     closes(&broker).await;
 }
 
-/// Waits until this is so.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waits = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waits).await.unwrap_or_else(|_| panic!("not so: {what}"));
-}
-
-/// Whatever a panic leaves undone, a stop ends.
-async fn closes<D: Disk>(broker: &Broker<D>) {
-    tokio::time::timeout(LONG, broker.close()).await.expect("the stop ends").unwrap();
-}
-
-#[tokio::test]
-async fn who_waits_for_a_sync_that_panics_is_told() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let settings = Settings { durability: Durability::Always, ..Settings::default() };
-    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
-    let partition = make(&broker).await;
-    disk.0.panics.store(true, Ordering::SeqCst);
-    let end = append(&partition, "0").await.unwrap().end;
-    let committed = tokio::time::timeout(LONG, partition.committed(end)).await.expect("it is told");
-    assert_eq!(committed.unwrap_err().code(), Code::OutcomeUnknown);
-    assert_eq!(append(&partition, "1").await.unwrap_err().code(), Code::Fenced);
-    disk.0.panics.store(false, Ordering::SeqCst);
-    closes(&broker).await;
-    // Nobody knows how far that sync has come: another one is not believed.
-    assert_eq!(partition.committed(end).await.unwrap_err().code(), Code::OutcomeUnknown);
-}
-
-#[tokio::test]
-async fn who_waits_for_a_roll_that_panics_is_told() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let broker = open(dir.path(), disk.clone(), small(), Arc::new(Threads));
-    let partition = make(&broker).await;
-    for n in 0..3 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    disk.0.panics.store(true, Ordering::SeqCst);
-    let appended = tokio::time::timeout(LONG, append(&partition, "3")).await.expect("it is told");
-    assert_eq!(appended.unwrap_err().code(), Code::Fenced);
-    assert_eq!(partition.read(Offset::ZERO, 1000).unwrap().next, Offset::new(3), "what there is can be read");
-    disk.0.panics.store(false, Ordering::SeqCst);
-    closes(&broker).await;
-}
-
-#[tokio::test]
-async fn a_removal_that_panics_ends_neither_a_stop_nor_the_removals_of_others() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let settings = Settings { retention_bytes: Some(100), ..small() };
-    let broker = open(dir.path(), disk.clone(), settings, Arc::new(Threads));
-    broker.create_topic("t", TopicSettings::with_partitions(2)).await.unwrap();
-    let topic = broker.topic("t").unwrap();
-    let [bad, good] = topic.partitions() else { panic!("two") };
-    for n in 0..12 {
-        append(bad, &n.to_string()).await.unwrap();
-    }
-    bad.idle().await;
-    disk.0.panics.store(true, Ordering::SeqCst);
-    tokio::spawn(broker.clone().housekeeping());
-    until("it is fenced", || bad.fenced().is_some()).await;
-    disk.0.panics.store(false, Ordering::SeqCst);
-    for n in 0..12 {
-        append(good, &n.to_string()).await.unwrap();
-    }
-    until("the oldest segments are removed", || good.bytes() <= 100).await;
-    closes(&broker).await;
-}
-
 /// A topic of many partitions takes as many syncs, for which a stop has no time.
 #[tokio::test]
 async fn a_stop_does_not_wait_until_all_of_a_large_topic_is_made() {
@@ -613,38 +300,4 @@ async fn a_stop_does_not_wait_until_all_of_a_large_topic_is_made() {
     drop(broker);
     let broker = open(dir.path(), disk, Settings::default(), Arc::new(Threads));
     assert_eq!(broker.topic("large").unwrap_err().code(), Code::UnknownTopic);
-}
-
-/// The files of a large topic take their time to go. It is deleted by then, so that nobody has to wait for that but who has asked for
-/// it, and not even they when the broker stops: the rest goes at the next start.
-#[tokio::test]
-async fn neither_a_stop_nor_another_topic_waits_for_the_files_of_a_deleted_one() {
-    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
-    let broker = open(dir.path(), disk.clone(), small(), Arc::new(Threads));
-    let _go_on = GoOn(disk.clone());
-    let partition = make(&broker).await;
-    for n in 0..12 {
-        append(&partition, &n.to_string()).await.unwrap();
-    }
-    drop(partition);
-    disk.0.removal_hangs.store(true, Ordering::SeqCst);
-    let deleted = tokio::spawn({
-        let broker = broker.clone();
-        async move { broker.delete_topic("t").await }
-    });
-    until("it is deleted", || broker.topic("t").is_err()).await;
-    let made = tokio::time::timeout(LONG, make(&broker)).await.expect("one of its name can be made");
-    append(&made, "new").await.unwrap();
-    let mut again = Box::pin(broker.delete_topic("t"));
-    assert!(again.as_mut().now_or_never().is_none(), "its files would have the names of those");
-    assert!(!deleted.is_finished());
-    tokio::time::timeout(LONG, broker.close()).await.expect("the stop ends").unwrap();
-    disk.0.removal_hangs.store(false, Ordering::SeqCst);
-    deleted.await.unwrap().unwrap();
-    assert_eq!(again.await.unwrap_err().code(), Code::ShuttingDown);
-    assert!(dir.path().join("t~gone/0").exists(), "what was left by then");
-    drop((broker, made));
-    let broker = open(dir.path(), disk, small(), Arc::new(Threads));
-    assert!(!dir.path().join("t~gone").exists());
-    assert_eq!(broker.topic("t").unwrap().partition(0).unwrap().range().unwrap().end, Offset::new(1));
 }

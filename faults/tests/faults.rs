@@ -1,42 +1,13 @@
 //! Each fault: exactly what it does, and what the program is told.
 
+mod common;
+
 use std::io;
 use std::time::Duration;
 
-use faults::{Config, Cut, Disk, Errno, Fault, FaultError, File, Kind, Op, Open, Process, Profile};
+use faults::{Config, Cut, Disk, Errno, Fault, FaultError, Kind, Op, Open};
 
-fn disk() -> (Disk, Process) {
-    let disk = Disk::new(Config::new(Profile::Strict));
-    let process = disk.process();
-    (disk, process)
-}
-
-/// A disk with one durable file of these bytes, open.
-fn disk_with(bytes: &[u8]) -> (Disk, Process, File) {
-    let (disk, process) = disk();
-    disk.put("/a.log", bytes).unwrap();
-    let file = process.open("/a.log", Open::Write).unwrap();
-    (disk, process, file)
-}
-
-fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Errno {
-    Errno(result.unwrap_err().raw_os_error().unwrap())
-}
-
-fn read(file: &File) -> Vec<u8> {
-    let mut bytes = vec![0; 100_000];
-    let n = file.read_at(&mut bytes, 0).unwrap();
-    bytes.truncate(n);
-    bytes
-}
-
-fn aim(disk: &Disk, fault: Fault) {
-    disk.aim(fault).unwrap();
-}
-
-fn write_fault(kind: Kind) -> Fault {
-    Fault::new(Op::Write, "*.log", kind)
-}
+use common::{aim, disk, disk_with, errno, read, write_fault};
 
 #[test]
 fn an_error_has_its_errno_and_its_kind_and_no_effect() {
@@ -228,69 +199,6 @@ fn a_fault_that_leaves_no_room_fails_the_write() {
 }
 
 #[test]
-fn a_failed_sync_drops_the_pages_and_tells_each_descriptor_once() {
-    let (disk, process, file) = disk_with(b"old");
-    let other = process.open("/a.log", Open::Read).unwrap();
-    file.write_at(b"lost", 3).unwrap();
-    aim(&disk, Fault::error(Op::Sync, "*.log", Errno::EIO));
-    assert_eq!(errno(file.sync_data()), Errno::EIO);
-    file.sync_data().unwrap();
-    assert_eq!(errno(other.sync_data()), Errno::EIO);
-    other.sync_data().unwrap();
-    process.open("/a.log", Open::Read).unwrap().sync_data().unwrap();
-    assert_eq!(read(&file), b"oldlost", "the pages stay readable");
-    assert_eq!(disk.durable("/a.log").unwrap(), b"old\0\0\0\0", "the length is durable, the bytes are gone");
-    disk.power_loss();
-    assert_eq!(disk.seen("/a.log").unwrap(), b"old\0\0\0\0");
-}
-
-#[test]
-fn pages_that_a_failed_sync_dropped_are_written_once_they_change_again() {
-    let (disk, _process, file) = disk_with(b"old");
-    file.write_at(b"lost", 3).unwrap();
-    aim(&disk, Fault::error(Op::Sync, "*.log", Errno::EIO));
-    file.sync_data().unwrap_err();
-    file.write_at(b"!", 7).unwrap();
-    file.sync_data().unwrap();
-    assert_eq!(disk.durable("/a.log").unwrap(), b"oldlost!");
-}
-
-#[test]
-fn a_cache_that_is_dropped_shows_what_a_failed_sync_lost() {
-    let (disk, _process, file) = disk_with(b"old");
-    file.write_at(b"new", 0).unwrap();
-    aim(&disk, Fault::error(Op::Sync, "*.log", Errno::EIO));
-    file.sync_data().unwrap_err();
-    disk.drop_caches();
-    assert_eq!(read(&file), b"old");
-}
-
-#[test]
-fn a_background_writeback_failure_is_told_by_the_next_sync() {
-    let (disk, process, file) = disk_with(b"old");
-    aim(&disk, write_fault(Kind::WritebackFailure { errno: Errno::ENOSPC }));
-    file.write_at(b"new", 0).unwrap();
-    drop(file);
-    // Nobody was told yet, so whoever opens the file next is.
-    let file = process.open("/a.log", Open::Write).unwrap();
-    assert_eq!(file.sync_data().unwrap_err().kind(), io::ErrorKind::StorageFull);
-    file.sync_data().unwrap();
-    disk.power_loss();
-    assert_eq!(disk.seen("/a.log").unwrap(), b"old");
-}
-
-#[test]
-fn a_failed_writeback_is_told_whichever_way_the_file_was_opened() {
-    let (disk, process, file) = disk_with(b"old");
-    let other = process.open_dir("/a.log").unwrap();
-    aim(&disk, write_fault(Kind::WritebackFailure { errno: Errno::EIO }));
-    file.write_at(b"new", 0).unwrap();
-    assert_eq!(errno(other.sync()), Errno::EIO);
-    other.sync().unwrap();
-    assert_eq!(errno(file.sync_data()), Errno::EIO);
-}
-
-#[test]
 fn a_torn_write_reaches_the_medium_up_to_a_byte() {
     let (disk, _process, file) = disk_with(b"");
     aim(&disk, write_fault(Kind::Torn { kept: 2 }));
@@ -429,43 +337,6 @@ fn a_read_only_file_system_refuses_changes_and_serves_reads() {
     let _lock = process.lock_dir("/").unwrap();
     disk.set_read_only(false);
     file.write_at(b"new", 0).unwrap();
-}
-
-#[test]
-fn a_file_system_that_turns_read_only_keeps_nothing_of_what_was_pending() {
-    let (disk, process, file) = disk_with(b"old");
-    let clean = process.open("/a.log", Open::Read).unwrap();
-    clean.sync_data().unwrap();
-    file.write_at(b"new", 0).unwrap();
-    process.open("/b", Open::Create).unwrap();
-    aim(&disk, Fault::new(Op::Sync, "*.log", Kind::ReadOnly));
-    assert_eq!(errno(file.sync_data()), Errno::EROFS, "from that very operation on");
-    assert_eq!(errno(process.sync_dir("/")), Errno::EROFS);
-    assert_eq!(disk.durable("/a.log").unwrap(), b"old");
-    assert!(disk.durable("/b").is_none());
-    assert_eq!(read(&file), b"new", "what is in the cache is read");
-    disk.set_read_only(false);
-    file.sync_data().unwrap();
-    process.sync_dir("/").unwrap();
-    assert_eq!(disk.durable("/a.log").unwrap(), b"new");
-    disk.set_read_only(true);
-    file.sync_data().expect("nothing is pending");
-    process.sync_dir("/").expect("nor here");
-}
-
-#[test]
-fn a_sync_that_lies_does_nothing() {
-    let (disk, process, file) = disk_with(b"old");
-    file.write_at(b"new", 0).unwrap();
-    process.open("/b", Open::Create).unwrap();
-    aim(&disk, Fault::new(Op::Sync, "*", Kind::Lie));
-    aim(&disk, Fault::new(Op::SyncDir, "*", Kind::Lie));
-    file.sync_data().unwrap();
-    process.sync_dir("/").unwrap();
-    assert_eq!(disk.durable("/a.log").unwrap(), b"old");
-    assert!(disk.durable("/b").is_none());
-    file.sync_data().unwrap();
-    assert_eq!(disk.durable("/a.log").unwrap(), b"new");
 }
 
 #[test]

@@ -415,7 +415,7 @@ mod tests {
     use std::path::Path;
 
     use futures_util::FutureExt;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncWriteExt, DuplexStream};
     use tokio::time::sleep;
 
     use crate::broker::World;
@@ -429,6 +429,15 @@ mod tests {
         let settings = Settings { durability, ..Settings::default() };
         let (broker, _) = Broker::open(world, dir, settings, &|_, _, _| {}).expect("it opens");
         Context::new(broker, limits, CancellationToken::new(), Arc::new(Metrics::new()))
+    }
+
+    /// A server with memory for one long request at a time, and a connection over which the beginning of one has come.
+    async fn long_request_begun(dir: &Path) -> (Context<OsDisk>, DuplexStream, DuplexStream) {
+        let limits = Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() };
+        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let request = [&(1u32 << 20).to_be_bytes()[..], &[7; 100_000]].concat();
+        client.write_all(&request).await.expect("it is taken");
+        (context(dir, limits, Durability::Os), client, stream)
     }
 
     /// A client that never stops would make the list of what is not durable yet grow for ever.
@@ -462,16 +471,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_hinders_others_holds_nothing_while_it_is_told() {
         let dir = tempfile::tempdir().expect("a directory");
-        let limits = Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() };
-        let context = context(dir.path(), limits, Durability::Os);
-        let (mut client, stream) = tokio::io::duplex(1 << 20);
+        let (context, _client, stream) = long_request_begun(dir.path()).await;
         let (read, _write) = tokio::io::split(stream);
         let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
         let mut executor = Executor::new(read, &answers, &spare, &context);
-        client
-            .write_all(&[&(1u32 << 20).to_be_bytes()[..], &[7; 100_000]].concat())
-            .await
-            .expect("it is taken");
         let mut other = Share::default();
         let mut waits = pin!(async {
             sleep(SILENCE / 2).await;
@@ -492,14 +495,10 @@ mod tests {
             [("silent", "frame-timeout"), ("gone", "the stream ended"), ("stop", "stopping")]
         {
             let dir = tempfile::tempdir().expect("a directory");
-            let limits = Limits { frame_bytes: 1 << 20, buffer_bytes: 0, ..Limits::default() };
-            let context = context(dir.path(), limits, Durability::Os);
-            let (mut client, stream) = tokio::io::duplex(1 << 20);
+            let (context, mut client, stream) = long_request_begun(dir.path()).await;
             let (read, _write) = tokio::io::split(stream);
             let (answers, spare) = (Answers::new(1 << 20, ANSWERS), Spare::default());
             let mut executor = Executor::new(read, &answers, &spare, &context);
-            let request = [&(1u32 << 20).to_be_bytes()[..], &[7; 100_000]].concat();
-            client.write_all(&request).await.expect("it is taken");
             {
                 let mut run = pin!(executor.run());
                 assert!(run.as_mut().now_or_never().is_none());

@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod failing;
 pub mod given;
+pub mod late;
 pub mod logged;
 pub mod process;
 pub mod told;

@@ -20,6 +20,13 @@ fn syncs(story: &mut Story, lies: bool) {
     story.add(Event::Disk(DiskOp { lies, ..op(Op::SyncDir, "", Ok(0)) }));
 }
 
+/// The topic is deleted, and whoever asked for it is told.
+fn deletes(story: &mut Story, lies: bool) {
+    let id = story.call(delete());
+    renames(story, "orders", "orders~gone", lies);
+    story.answer(id, Answer::Done);
+}
+
 /// A topic is made and written to, and perhaps deleted, and then the lights go out. Of its making and of its deletion: whether the sync
 /// is a lie.
 fn made_and_deleted(made: bool, deleted: Option<bool>, mends: bool, kind: CrashKind) -> Story {
@@ -29,9 +36,7 @@ fn made_and_deleted(made: bool, deleted: Option<bool>, mends: bool, kind: CrashK
     story.answer(id, Answer::Done);
     story.stored("a", 0);
     if let Some(lies) = deleted {
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", lies);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, lies);
     }
     if mends {
         syncs(&mut story, false);
@@ -169,9 +174,7 @@ fn what_was_in_a_topic_that_was_half_synced_goes_with_it() {
             if last || !anew {
                 break;
             }
-            let id = story.call(delete());
-            renames(&mut story, "orders", "orders~gone", false);
-            story.answer(id, Answer::Done);
+            deletes(&mut story, false);
         }
         story.again(CrashKind::Power);
         looks_in_vain(&mut story);
@@ -186,9 +189,7 @@ fn what_was_in_a_topic_that_was_half_synced_goes_with_it() {
 fn a_topic_that_came_back_may_outlast_another_deletion_that_nobody_answers() {
     let story = |lies: bool| {
         let mut story = Story::new(Mode::Always);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", lies);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, lies);
         story.again(CrashKind::Power);
         let id = story.call(delete());
         story.answer(id, lost());
@@ -206,9 +207,7 @@ fn a_topic_that_came_back_may_outlast_another_deletion_that_nobody_answers() {
 fn who_stores_a_record_in_a_topic_that_came_back_proves_nothing() {
     let story = |lies: bool| {
         let mut story = Story::new(Mode::Always);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", lies);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, lies);
         story.again(CrashKind::Power);
         let id = story.call(create());
         story.stored("a", 0);
@@ -243,9 +242,7 @@ fn nobody_knows_where_a_record_goes_in_a_topic_that_came_back() {
     let story = |lies: bool, partition: u32| {
         let mut story = Story::with_partitions(Mode::Os, 2);
         if lies {
-            let id = story.call(delete());
-            renames(&mut story, "orders", "orders~gone", true);
-            story.answer(id, Answer::Done);
+            deletes(&mut story, true);
             story.again(CrashKind::Power);
         }
         let records = [Sent { key: Some("k0".into()), value: value('a') }].into();
@@ -285,9 +282,7 @@ fn what_a_late_answer_tells_of_a_topic_a_lie_may_have_undone() {
 fn who_could_not_make_a_topic_anew_does_not_know_that_there_is_none() {
     let story = |lies: bool, answer: Answer| {
         let mut story = Story::new(Mode::Always);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", lies);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, lies);
         let id = story.call(create());
         story.crash(CrashKind::Power);
         story.answer(id, answer);
@@ -306,9 +301,7 @@ fn who_could_not_make_a_topic_anew_does_not_know_that_there_is_none() {
 fn a_topic_that_came_back_with_fewer_partitions_is_there() {
     let story = |there: u32| {
         let mut story = Story::new(Mode::Always);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", true);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, true);
         story.again(CrashKind::Power);
         story.looks_at_two(there, Code::UnknownPartition);
         story.crash(CrashKind::Process);
@@ -325,9 +318,7 @@ fn a_topic_that_came_back_with_fewer_partitions_is_there() {
 fn what_is_told_after_the_power_loss_is_certain() {
     let brought_back = || {
         let mut story = Story::new(Mode::Always);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", true);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, true);
         story.again(CrashKind::Power);
         story
     };
@@ -384,9 +375,7 @@ fn what_is_read_where_a_topic_may_be_back_may_be_its_own() {
     let story = |lies: bool| {
         let mut story = Story::new(Mode::Always);
         story.stored("a", 0);
-        let id = story.call(delete());
-        renames(&mut story, "orders", "orders~gone", lies);
-        story.answer(id, Answer::Done);
+        deletes(&mut story, lies);
         story.again(CrashKind::Power);
         let id = story.call(create());
         story.answer(id, lost());

@@ -40,13 +40,7 @@ fn of_two_empty_topics_the_number_of_partitions_shows_which_one_is_there() {
     // How many partitions the new one is to have, how many there are, and how many are listed then.
     let story = |new: u32, there: u32, listed: u32| {
         let mut story = Story::new(Mode::Os);
-        let (retention_bytes, retention_ms) = (None, None);
-        let topic = "orders".into();
-        let made = Request::CreateTopic { topic, partitions: new, retention_bytes, retention_ms };
-        for request in [delete(), made] {
-            let id = story.call(request);
-            story.answer(id, lost());
-        }
+        replaces(&mut story, new);
         story.add(Event::LookBegins);
         for partition in 0..new.max(1) {
             let id = story.call(Request::Offsets { topic: "orders".into(), partition, at: At::Latest });
@@ -85,10 +79,8 @@ fn a_record_may_be_in_the_topic_whose_making_was_answered_last() {
     assert_eq!(story("aa"), ["a second copy"]);
 }
 
-/// A topic with so many partitions, and whatever was stored in it, is deleted, and one with so many is made, and nobody is told.
-fn replaced(partitions: u32, stored: &str, new: u32) -> Story {
-    let mut story = Story::with_partitions(Mode::Os, partitions);
-    story.stored(stored, 0);
+/// The topic is deleted, and one with so many partitions is made, and nobody is told.
+fn replaces(story: &mut Story, new: u32) {
     let (retention_bytes, retention_ms) = (None, None);
     let topic = "orders".into();
     let made = Request::CreateTopic { topic, partitions: new, retention_bytes, retention_ms };
@@ -96,6 +88,13 @@ fn replaced(partitions: u32, stored: &str, new: u32) -> Story {
         let id = story.call(request);
         story.answer(id, lost());
     }
+}
+
+/// A topic with so many partitions, and whatever was stored in it, is deleted, and one with so many is made, and nobody is told.
+fn replaced(partitions: u32, stored: &str, new: u32) -> Story {
+    let mut story = Story::with_partitions(Mode::Os, partitions);
+    story.stored(stored, 0);
+    replaces(&mut story, new);
     story
 }
 
