@@ -5,6 +5,7 @@ mod common;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use broker::disk::{Disk, DiskFile};
 use broker::error::Error;
 use broker::partition::Partition;
 use broker::settings::{Durability, Settings, TopicSettings};
+use broker::work::Threads;
 
 use common::bench::*;
-use common::failing::server;
+use common::failing::{Failing, GoOn, server};
+use common::late;
 
 const KIB: u64 = 1 << 10;
 /// What a file system takes for a file besides its bytes, at most, and what of them it may round up to.
@@ -84,6 +87,28 @@ async fn a_log_that_grows_has_blocks_ahead_until_it_is_sealed_or_the_broker_stop
         let (_broker, partition) = bench.one_partition().await;
         assert_eq!(partition.range().unwrap().end, end);
     }
+}
+
+/// A file system lets whoever asks it for blocks wait for the end of a sync of the file, and an append holds the partition's lock.
+#[tokio::test]
+async fn an_append_asks_for_no_blocks_while_its_log_is_synced() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Failing::default());
+    let settings = Settings { max_unsynced_bytes: 512 * KIB, ..Settings::default() };
+    let broker = late::open(dir.path(), disk.clone(), settings, Arc::new(Threads));
+    let _go_on = GoOn(disk.clone());
+    let partition = late::make(&broker).await;
+    let log = fs::metadata(dir.path().join("t/0").join(LOG_0)).unwrap().ino();
+    let ahead = || disk.0.bytes.lock().unwrap()[&log] - partition.bytes();
+    disk.0.sync_hangs.store(true, Ordering::SeqCst);
+    grow(&partition, 512).await;
+    assert!(ahead() > 0);
+    late::until("a sync is under way", || disk.0.hanging.load(Ordering::SeqCst) > 0).await;
+    grow(&partition, 1024).await;
+    assert_eq!(ahead(), 0);
+    disk.0.sync_hangs.store(false, Ordering::SeqCst);
+    partition.idle().await;
+    grow(&partition, 16).await;
+    assert!(ahead() > 500 * KIB, "{}", ahead());
 }
 
 /// A broker that goes without closing anything is like one that was killed.

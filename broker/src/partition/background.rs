@@ -143,6 +143,9 @@ impl<D: Disk> Partition<D> {
         })
         .await;
         let mut state = self.lock();
+        if let Some(active) = &mut state.active {
+            active.preallocated.sync_ends();
+        }
         match result {
             Ok(()) if state.may_sync => {
                 self.0.config.stats.synced(started.elapsed());

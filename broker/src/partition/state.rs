@@ -278,6 +278,9 @@ impl<D: Disk> State<D> {
             return Some(Chore::Roll { old: self.to_sync(), base: self.end });
         }
         self.sync_wanted = false;
+        if let Some(active) = &mut self.active {
+            active.preallocated.sync_begins();
+        }
         self.to_sync().map(Chore::Sync)
     }
 

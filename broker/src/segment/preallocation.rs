@@ -19,12 +19,14 @@ pub struct Preallocation {
     to: u64,
     /// Whether they were refused: who asks a full disk with each append is slow.
     refused: bool,
+    /// Whether the log is being synced. To ask for blocks would wait for the end of that, on ext4, and so would whoever appends.
+    syncing: bool,
 }
 
 impl Preallocation {
     /// To be called before bytes are written from `start` up to `end`.
     pub fn extend(&mut self, file: &impl DiskFile, start: u64, end: u64) {
-        if end <= self.to || end < LOG_MIN || self.refused {
+        if end <= self.to || end < LOG_MIN || self.refused || self.syncing {
             return;
         }
         let ahead = (end / 2).min(AHEAD_MAX);
@@ -39,7 +41,17 @@ impl Preallocation {
     /// Gives them back, for the want of others, and asks for no more. Nothing may be written meanwhile.
     pub fn give_back(&mut self, file: &impl DiskFile) {
         let _ = file.give_back();
-        *self = Self { to: 0, refused: true };
+        *self = Self { to: 0, refused: true, ..*self };
+    }
+
+    /// A sync of the log begins: no blocks are asked for until it has ended.
+    pub fn sync_begins(&mut self) {
+        self.syncing = true;
+    }
+
+    /// It has ended.
+    pub fn sync_ends(&mut self) {
+        self.syncing = false;
     }
 
     /// Whether there are some behind an end.
@@ -117,6 +129,18 @@ mod tests {
     fn who_is_refused_gives_back_what_it_has_and_does_not_ask_again() {
         let asked = asked(1 << 20, 64 << 20, 3 << 20);
         assert_eq!(asked, [0..3 << 19, 3 << 19..3 << 20, 3 << 20..6 << 20, ALL_BACK]);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_while_the_log_is_synced() {
+        const MIB: u64 = 1 << 20;
+        let (file, mut blocks) = (Asked(Mutex::default(), u64::MAX), Preallocation::default());
+        blocks.sync_begins();
+        blocks.extend(&file, MIB, 2 * MIB);
+        assert_eq!(*file.0.lock().unwrap(), []);
+        blocks.sync_ends();
+        blocks.extend(&file, 2 * MIB, 4 * MIB);
+        assert_eq!(*file.0.lock().unwrap(), [2 * MIB..6 * MIB], "and not for what was written meanwhile");
     }
 
     #[test]
