@@ -45,6 +45,8 @@ struct Shared<D: Disk> {
     deletion: tokio::sync::Mutex<()>,
     /// Topics that the start could not look into, or of which nobody knows whether they are there, with the reason.
     unserved: RwLock<BTreeMap<String, String>>,
+    /// Topics that were deleted, and that a start may find all the same, with the reason.
+    undead: RwLock<BTreeMap<String, String>>,
     /// What a clean stop has recorded, and the start has not found.
     missed: Missed,
     /// Why nothing can be written at all, where that is so.
@@ -94,6 +96,7 @@ impl<D: Disk> Broker<D> {
             admin: tokio::sync::Mutex::new(()),
             deletion: tokio::sync::Mutex::new(()),
             unserved: RwLock::new(report.unserved.clone()),
+            undead: RwLock::default(),
             missed: report.missed.clone(),
             read_only: report.read_only.clone(),
             unnoted: report.unnoted.clone(),
@@ -117,6 +120,15 @@ impl<D: Disk> Broker<D> {
         self.0.unserved.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
+    /// Topics that were deleted, and that a start may find all the same, with the reason; not where another was made in their place.
+    pub fn undead(&self) -> BTreeMap<String, String> {
+        self.0.undead.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    fn change_undead<T>(&self, change: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
+        change(&mut self.0.undead.write().unwrap_or_else(|e| e.into_inner()))
+    }
+
     /// What a clean stop has recorded, and the start has not found.
     pub fn missed(&self) -> &Missed {
         &self.0.missed
@@ -126,7 +138,7 @@ impl<D: Disk> Broker<D> {
     fn made_in_doubt(&self, name: &str, reason: String) -> Error {
         let unserved = format!("it is unknown whether it was made: {reason}");
         self.0.unserved.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), unserved);
-        Error::OutcomeUnknown { what: format!("making {name}"), reason }
+        in_doubt(format!("making {name}"), reason)
     }
 
     /// What the log has done since it was opened.
@@ -195,6 +207,7 @@ impl<D: Disk> Broker<D> {
             Unsettled::InDoubt(reason) => self.made_in_doubt(name, reason),
         })?;
         self.change_topics(|topics| topics.insert(name.into(), topic));
+        self.change_undead(|undead| undead.remove(name));
         // It is there, and is not what was asked for.
         let made_wrong = |reason| Error::OutcomeUnknown { what: format!("making {name}"), reason };
         unopened.map_or(Ok(()), |why| Err(made_wrong(why)))
@@ -268,7 +281,7 @@ impl<D: Disk> Broker<D> {
             topic::rename_deleted(&this.0.world.disk, &this.0.data, &topic_name, || this.is_closing())
         })
         .await;
-        let in_doubt = match renamed {
+        let why_in_doubt = match renamed {
             Ok(()) => None,
             Err(Unsettled::InDoubt(reason)) => Some(reason),
             Err(undone) => {
@@ -283,11 +296,16 @@ impl<D: Disk> Broker<D> {
         };
         self.change_topics(|topics| topics.remove(name));
         for partition in topic.partitions() {
-            partition.retire(in_doubt.as_ref().map(|why| format!("its topic was deleted, and {why}")));
+            partition.retire(why_in_doubt.as_ref().map(|why| format!("its topic was deleted, and {why}")));
             partition.idle().await;
         }
-        let unknown = |reason| Error::OutcomeUnknown { what: format!("deleting {name}"), reason };
-        in_doubt.map_or(Ok(()), |reason| Err(unknown(reason)))
+        match why_in_doubt {
+            None => Ok(()),
+            Some(reason) => {
+                self.change_undead(|undead| undead.insert(name.into(), reason.clone()));
+                Err(in_doubt(format!("deleting {name}"), reason))
+            }
+        }
     }
 
     fn with_topics<T>(&self, look: impl FnOnce(&BTreeMap<String, Topic<D>>) -> T) -> T {
@@ -364,6 +382,13 @@ impl<D: Disk> Broker<D> {
         let what = || format!("a clean stop cannot be noted in {}", self.0.data.display());
         marked.await.map_err(|e| Error::NotDone { what: what(), source: e.into() })
     }
+}
+
+/// What only a start shows. Whoever looks after the broker is told, too, and not only whoever asked for it.
+fn in_doubt(what: String, reason: String) -> Error {
+    let error = Error::OutcomeUnknown { what, reason };
+    tracing::warn!("{error}");
+    error
 }
 
 async fn close_one<D: Disk>(partition: Partition<D>) -> (String, Option<Closed>) {

@@ -12,6 +12,7 @@ use broker::broker::World;
 use broker::client::{Connection, Outcome};
 use broker::clock::SystemClock;
 use broker::error::Code;
+use broker::metrics::health::Health;
 use broker::server::Limits;
 use broker::settings::{Durability, Settings, TopicSettings};
 use broker::units::Offset;
@@ -300,12 +301,17 @@ async fn what_the_disk_does_not_do_is_told_as_what_was_asked_for() {
 /// What is in doubt is told with the reason for that, and not with another one.
 #[tokio::test]
 async fn what_nobody_knows_of_a_topic_is_told_with_its_reason() {
+    let (logged, _guard) = Logged::begin();
     let (_dir, disk, broker) = alone();
-    for (switch, reason) in [
+    for (nth, (switch, reason)) in [
         (&disk.0.rename_fails, "renaming its directory failed"),
         (&disk.0.dir_sync_fails, "could not be synced"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         broker.create_topic("t", TopicSettings::with_partitions(1)).await.unwrap();
+        assert_eq!(Health::of(&broker), Health::default(), "another one is in its place");
         switch.store(true, Ordering::SeqCst);
         let error = broker.delete_topic("t").await.unwrap_err();
         switch.store(false, Ordering::SeqCst);
@@ -314,6 +320,12 @@ async fn what_nobody_knows_of_a_topic_is_told_with_its_reason() {
             error.to_string().starts_with("deleting t: ") && error.to_string().contains(reason),
             "{error}"
         );
+        assert_eq!((logged.count(&error.to_string()), logged.count("WARN")), (1, nth + 1), "{error}");
+        let told = Health::of(&broker);
+        let [refused] = &told.refused[..] else { panic!("{told:?}") };
+        let begins = "t was deleted, and may be there again after a restart: ";
+        assert!(refused.starts_with(begins) && refused.contains(reason), "{refused}");
+        assert_eq!(told.refuses, [""; 0]);
     }
 }
 

@@ -42,6 +42,11 @@ impl Health {
         for (topic, why) in &broker.unserved() {
             health.refuses.push(format!("{topic} serves nothing: {why}"));
         }
+        for (topic, why) in &broker.undead() {
+            health
+                .refused
+                .push(format!("{topic} was deleted, and may be there again after a restart: {why}"));
+        }
         let topics: BTreeMap<String, u32> =
             broker.topics().iter().map(|topic| (topic.name().to_owned(), topic.partition_count())).collect();
         for topic in broker.topics() {
