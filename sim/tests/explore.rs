@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use faults::{Op, Site};
 use sim::explore::{
-    Bounds, Choice, Run, Violation, Whereabouts, explore, explore_telling, explore_within, locate,
+    Bounds, Choice, Report, Run, Violation, Whereabouts, explore, explore_telling, explore_within, locate,
 };
 use sim::source_line::SourceLine;
 use sim::suite;
@@ -133,6 +133,20 @@ fn the_figures_are_the_same_on_any_number_of_threads() {
 }
 
 /// Whatever panics on a thread of the explorer: the report says where it was.
+/// Each byte inside of a write is a crash point, or is counted as none; and then nothing is called exhaustive.
+#[test]
+fn what_is_no_crash_point_is_told() {
+    let run = recorded("roll");
+    let report = |cuts: bool| explore(&run, Bounds { cuts, ..bounds(1) });
+    let (cut, whole) = (report(true), report(false));
+    assert!(cut.cuts > 0 && whole.cuts == 0);
+    assert_eq!(cut.cuts + cut.uncut, whole.uncut);
+    let says = |sampled, uncut| Report { sampled, uncut, ..Report::default() }.to_string();
+    assert!(says(0, 0).contains("exhaustive"));
+    assert!(!says(0, 7).contains("exhaustive") && says(0, 7).contains("inside of longer writes, 7 bytes"));
+    assert!(!says(1, 7).contains("exhaustive") && says(1, 7).contains("sampled: 1 "));
+}
+
 #[test]
 fn a_panic_is_told_with_the_crash_that_was_looked_at() {
     let run = recorded("torn_tail");

@@ -77,6 +77,8 @@ pub(super) struct Visited {
     pub(super) images: u64,
     /// Crash points with more images than the bound.
     pub(super) sampled: u64,
+    /// Bytes inside of writes that were no crash points.
+    pub(super) uncut: u64,
 }
 
 /// Goes through the crash points of one recovery; the first violation, and where. Nothing is judged that is in `seen`.
@@ -121,12 +123,17 @@ impl Inside<'_, '_> {
                 return found;
             }
         }
-        let len = cursor.next_write_len().filter(|_| bounds.cuts && bounds.nested_cuts)?;
+        let len = cursor.next_write_len()?;
+        self.visited.uncut += len.saturating_sub(1);
+        if !(bounds.cuts && bounds.nested_cuts) {
+            return None;
+        }
         let position = self.first.history.steps()[steps].position;
         let most = bounds.inner.min(CUT_IMAGES);
         few(cuts(position, len)).into_iter().find_map(|bytes| {
             let images = cursor.images_inside(bytes)?;
             self.visited.cuts += 1;
+            self.visited.uncut -= 1;
             self.images(&images, (steps, Some(bytes)), most)
         })
     }

@@ -81,6 +81,8 @@ pub struct Report {
     pub compared: u64,
     /// Crash points with more images than the bound: of those, some were drawn.
     pub sampled: u64,
+    /// Bytes inside of writes behind which no crash was tried: of a longer write, not each is a crash point.
+    pub uncut: u64,
     /// Images that broke a promise.
     pub violations: u64,
     /// The first of them.
@@ -117,6 +119,7 @@ impl Report {
         self.judged += other.judged;
         self.compared += other.compared;
         self.sampled += other.sampled;
+        self.uncut += other.uncut;
         self.violations += other.violations;
         self.sites.extend(other.sites);
         let earlier = |a: &Violation, b: &Violation| a.point.cmp(&b.point).then(a.nested.cmp(&b.nested));
@@ -163,9 +166,13 @@ impl fmt::Display for Report {
         let took = self.took.as_secs_f64();
         let on = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         writeln!(f, "states/s         {:>10.0}  per thread ({on}, {took:.2} s)", self.rate())?;
-        match self.sampled {
-            0 => writeln!(f, "exhaustive: every legal image of every crash point")?,
-            n => writeln!(
+        match (self.sampled, self.uncut) {
+            (0, 0) => writeln!(f, "exhaustive: every legal image of every crash point")?,
+            (0, n) => writeln!(
+                f,
+                "every legal image of every crash point; inside of longer writes, {n} bytes are none"
+            )?,
+            (n, _) => writeln!(
                 f,
                 "sampled: {n} places have more images than --limit (those inside of writes and recoveries\n\
                  counted too): of these, the extremes and some that were drawn"

@@ -253,7 +253,9 @@ impl<'a> Visit<'a> {
         self.images(&images, &crashed, (steps, None), bounds.images);
         let point = Point { steps, bytes: None, choice: Choice::Process };
         self.image(&images.process_crash(), &killed, point);
-        if let Some(len) = cursor.next_write_len().filter(|_| bounds.cuts && steps < self.shared.run.len) {
+        let written = cursor.next_write_len().filter(|_| steps < self.shared.run.len);
+        self.report.uncut += written.map_or(0, |len| len.saturating_sub(1));
+        if let Some(len) = written.filter(|_| bounds.cuts) {
             // The write is at its own time.
             let at = self.shared.run.trace.entries.get(self.entry).map_or(self.now, |next| next.at);
             let before = std::mem::replace(&mut self.now, at);
@@ -269,6 +271,7 @@ impl<'a> Visit<'a> {
         for bytes in cuts(position, len) {
             let Some(images) = cursor.images_inside(bytes) else { continue };
             self.report.cuts += 1;
+            self.report.uncut -= 1;
             self.images(&images, &crashed, (steps, Some(bytes)), self.shared.bounds.inner);
             let point = Point { steps, bytes: Some(bytes), choice: Choice::Process };
             self.image(&images.process_crash(), &killed, point);
@@ -406,6 +409,7 @@ impl Shared<'_> {
             report.cuts += inside.cuts;
             report.images += inside.images;
             report.sampled += inside.sampled;
+            report.uncut += inside.uncut;
         }
         report.judged = (judged.len() + nested.len()) as u64;
         report.compared = nested.values().filter(|compared| **compared).count() as u64;
