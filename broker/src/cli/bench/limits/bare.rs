@@ -3,11 +3,13 @@
 //! with two cores for everything.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use broker::disk::{DiskFile, write_full_at};
 use broker::record::HEADER_BYTES;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,6 +26,8 @@ use super::{checksum, filler, nameless};
 const CONNECTIONS: usize = 64;
 /// A file is synced when it has so much unsynced, as the broker's are.
 const UNSYNCED: u64 = 64 << 20;
+/// So many bytes of the disk are asked for ahead of a file that grows, as the broker does.
+const AHEAD: u64 = 8 << 20;
 /// No file gets longer: that would be the disk's speed.
 const FILE_MAX: u64 = 1 << 30;
 
@@ -56,7 +60,7 @@ impl Bare {
 fn appending(time: Duration, dir: &Path) -> io::Result<f64> {
     let (file, mut end) = (nameless(dir)?, 0);
     ping_pong(time, move |request| {
-        file.write_all_at(request, end)?;
+        write_full_at(&file, request, end)?;
         end += checksum(request, REQUEST);
         Ok(())
     })
@@ -64,22 +68,35 @@ fn appending(time: Duration, dir: &Path) -> io::Result<f64> {
 
 fn into_file(time: Duration, dir: &Path) -> io::Result<f64> {
     let file = nameless(dir)?;
-    let synced = file.try_clone()?;
-    let (sync, wanted) = sync_channel(1);
-    aside(move || wanted.iter().try_for_each(|()| synced.sync_data()))?;
+    let (synced, syncing) = (file.try_clone()?, Arc::new(AtomicBool::new(false)));
+    let (sync, wanted) = channel();
+    let is_done = syncing.clone();
+    aside(move || {
+        wanted.iter().try_for_each(|()| {
+            synced.sync_data()?;
+            is_done.store(false, Relaxed);
+            Ok(())
+        })
+    })?;
     let addr = loopback::sends(loopback::page)?;
     runtime()?.block_on(async {
         let mut stream = connect(addr).await?;
         let mut buf = vec![0; PIECE];
-        let (begun, mut end, mut synced) = (Instant::now(), 0, 0);
+        let (begun, mut end, mut unsynced, mut reserved) = (Instant::now(), 0, 0, 0);
         while end < FILE_MAX && begun.elapsed() < time {
             let n = stream.read(&mut buf).await?;
-            checksum(&buf[..n], HEADER_BYTES + (1 << 10));
-            file.write_all_at(&buf[..n], end)?;
-            end += n as u64;
-            // Where one is under way and another waits already, that one is enough.
-            if end - synced >= UNSYNCED && sync.try_send(()).is_ok() {
-                synced = end;
+            let next = end + checksum(&buf[..n], HEADER_BYTES + (1 << 10));
+            if next > reserved && !syncing.load(Relaxed) {
+                reserved = next + AHEAD;
+                // What the file system cannot do is done without.
+                let _ = file.reserve(end..reserved);
+            }
+            write_full_at(&file, &buf[..n], end)?;
+            unsynced += next - end;
+            end = next;
+            if unsynced >= UNSYNCED && !syncing.swap(true, Relaxed) {
+                unsynced = 0;
+                sync.send(()).map_err(io::Error::other)?;
             }
         }
         Ok(end as f64 / begun.elapsed().as_secs_f64())
@@ -90,7 +107,7 @@ fn into_file(time: Duration, dir: &Path) -> io::Result<f64> {
 fn out_of_file(time: Duration, dir: &Path, record: usize) -> io::Result<f64> {
     let (file, piece) = (nameless(dir)?, filler(PIECE));
     let len = 1024 * PIECE as u64;
-    (0..len).step_by(PIECE).try_for_each(|at| file.write_all_at(&piece, at))?;
+    (0..len).step_by(PIECE).try_for_each(|at| write_full_at(&file, &piece, at))?;
     let mut at = 0;
     one_way(time, move |piece| {
         let n = file.read_at(piece, at)?;
@@ -137,7 +154,7 @@ async fn serve(mut stream: TcpStream, append: Sender<Pending>) -> io::Result<()>
 }
 
 /// Writes and syncs all that have come, again and again, until none can come any more.
-fn commit_groups(file: &std::fs::File, pending: &Receiver<Pending>) -> io::Result<()> {
+fn commit_groups(file: &impl DiskFile, pending: &Receiver<Pending>) -> io::Result<()> {
     let (mut bytes, mut durable, mut end) = (Vec::new(), Vec::new(), 0);
     while let Ok(first) = pending.recv() {
         bytes.clear();
@@ -146,7 +163,7 @@ fn commit_groups(file: &std::fs::File, pending: &Receiver<Pending>) -> io::Resul
             durable.push(tells);
         }
         checksum(&bytes, REQUEST);
-        file.write_all_at(&bytes, end)?;
+        write_full_at(file, &bytes, end)?;
         file.sync_data()?;
         end += bytes.len() as u64;
         // Whoever has gone does not wait for it.
