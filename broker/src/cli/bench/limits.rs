@@ -20,6 +20,8 @@ use crate::cli::{Stop, quantity};
 /// Measure what this machine allows at best: loopback, page cache, disk and checksum
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+The lines that begin with `bare` are of a program that moves and checks as many bytes as a broker has to, and does nothing else.
+
 Example:
   broker bench limits --data /var/lib/broker --json")]
 pub struct Args {
