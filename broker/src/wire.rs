@@ -11,6 +11,7 @@
 mod consume;
 pub mod convert;
 mod cursor;
+mod head;
 mod produce;
 #[rustfmt::skip]
 #[allow(missing_docs, clippy::all)]

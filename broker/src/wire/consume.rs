@@ -4,6 +4,7 @@ use bytes::Bytes;
 use prost::{DecodeError, Message};
 
 use super::cursor::Cursor;
+use super::head::Head;
 use super::proto;
 use super::{field_len, number_len, put_field, put_number, put_prefix, put_tagged};
 use crate::record::{self, Record, RecordRef};
@@ -11,13 +12,13 @@ use crate::units::{Offset, Timestamp};
 
 /// Protobuf tags: field number, and that a length follows (2) or a number (0).
 const RESPONSE_CONSUME: u8 = 2 << 3 | 2;
-const RECORD: u8 = 1 << 3 | 2;
+pub(super) const RECORD: u8 = 1 << 3 | 2;
 const LOG_START: u8 = 2 << 3;
 const LOG_END: u8 = 3 << 3;
-const RECORD_OFFSET: u8 = 1 << 3;
-const RECORD_TIMESTAMP: u8 = 2 << 3;
+pub(super) const RECORD_OFFSET: u8 = 1 << 3;
+pub(super) const RECORD_TIMESTAMP: u8 = 2 << 3;
 const RECORD_KEY: u8 = 3;
-const RECORD_VALUE: u8 = 4;
+pub(super) const RECORD_VALUE: u8 = 4;
 
 /// Writes a frame with a consume answer, piece by piece, so that a large one can be sent while it is written.
 #[derive(Debug)]
@@ -26,16 +27,22 @@ pub struct ConsumeEncoder<'a> {
     log: &'a [u8],
     log_start: Offset,
     log_end: Offset,
+    head: Head,
 }
 
 impl<'a> ConsumeEncoder<'a> {
     /// Adds the beginning of the frame to `out`. `log` is whole records that were checked when they were read.
     pub fn begin(out: &mut Vec<u8>, log: &'a [u8], log_start: Offset, log_end: Offset) -> Self {
-        let records_len: usize = record::trusted(log).map(|found| field_len(record_len(&found))).sum();
+        let mut head = Head::default();
+        let len = |found: RecordRef<'_>| match head.fits(&found) {
+            true => head.len() + found.value.len(),
+            false => field_len(record_len(&found)),
+        };
+        let records_len: usize = record::trusted(log).map(len).sum();
         let body = records_len + number_len(log_start.get()) + number_len(log_end.get());
         put_prefix(out, field_len(body));
         put_tagged(out, RESPONSE_CONSUME, body as u64);
-        Self { log, log_start, log_end }
+        Self { log, log_start, log_end, head }
     }
 
     /// Goes on until `out` has this many bytes. `true`: the frame is complete.
@@ -49,7 +56,12 @@ impl<'a> ConsumeEncoder<'a> {
                 put_number(out, LOG_END, self.log_end.get());
                 return true;
             };
-            put_record(out, &found);
+            if self.head.fits(&found) {
+                self.head.put(out, found.offset);
+                out.extend_from_slice(found.value);
+            } else {
+                put_record(out, &found);
+            }
             self.log = &self.log[found.len()..];
         }
         false
@@ -71,7 +83,7 @@ fn put_record(out: &mut Vec<u8>, found: &RecordRef<'_>) {
     }
 }
 
-fn record_len(found: &RecordRef<'_>) -> usize {
+pub(super) fn record_len(found: &RecordRef<'_>) -> usize {
     number_len(found.offset.get())
         + number_len(found.timestamp.get())
         + found.key.map_or(0, |key| field_len(key.len()))
@@ -224,6 +236,34 @@ mod tests {
             let read: Vec<_> = answer.records().map(Result::unwrap).collect();
             prop_assert_eq!(read, records.into_iter().map(Record::from).collect::<Vec<_>>());
             prop_assert_eq!((answer.log_start.get(), answer.log_end.get()), (log_start_offset, log_end_offset));
+        }
+
+        /// As most are: appended together, and of one size; and where their offsets get longer.
+        #[test]
+        fn records_that_resemble_their_neighbours_are_encoded_as_prost_encodes_them(
+            (bits, before) in (0..8u32, 0..6u64),
+            shapes in proptest::collection::vec(((0..2u64, 0..2usize, prop::bool::weighted(0.1)), 1..8usize), 1..5),
+        ) {
+            let (mut log, mut records) = (Vec::new(), Vec::new());
+            let mut offset = (1u64 << (7 * bits)).saturating_sub(before);
+            for ((time, size, has_key), count) in shapes {
+                for _ in 0..count {
+                    let (timestamp_ms, value) = (time << 40, Bytes::from(vec![7; size * 130]));
+                    let key = has_key.then(|| Bytes::from_static(b"key"));
+                    let start = log.len();
+                    record::encode(&mut log, key.as_deref(), &value);
+                    record::seal(&mut log[start..], Offset::new(offset), Timestamp::from_millis(timestamp_ms));
+                    records.push(proto::Record { offset, timestamp_ms, key, value });
+                    offset += 1;
+                }
+            }
+            let mut frame = Vec::new();
+            let mut encoder = ConsumeEncoder::begin(&mut frame, &log, Offset::ZERO, Offset::new(offset));
+            prop_assert!(encoder.go_on(&mut frame, usize::MAX));
+            let consumed = proto::ConsumeResponse { records, log_start_offset: 0, log_end_offset: offset };
+            let mut expected = Vec::new();
+            super::super::put(&mut expected, &proto::Response::from(response::Kind::Consume(consumed)));
+            prop_assert_eq!(frame, expected);
         }
 
         #[test]
