@@ -103,6 +103,14 @@ pub fn sends(
     })
 }
 
+/// What comes of a stream that does not end.
+pub async fn read(stream: &mut TcpStream, buf: &mut [u8]) -> io::Result<usize> {
+    match stream.read(buf).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        n => Ok(n),
+    }
+}
+
 /// Bytes a second from a thread that fills pieces with this to one that forgets them.
 pub fn one_way(
     time: Duration,
@@ -115,10 +123,7 @@ pub fn one_way(
         let begun = Instant::now();
         let mut bytes = 0;
         while begun.elapsed() < time {
-            match stream.read(&mut buf).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => bytes += n as u64,
-            }
+            bytes += read(&mut stream, &mut buf).await? as u64;
         }
         Ok(bytes as f64 / begun.elapsed().as_secs_f64())
     })
