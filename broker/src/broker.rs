@@ -209,8 +209,7 @@ impl<D: Disk> Broker<D> {
         self.change_topics(|topics| topics.insert(name.into(), topic));
         self.change_undead(|undead| undead.remove(name));
         // It is there, and is not what was asked for.
-        let made_wrong = |reason| Error::OutcomeUnknown { what: format!("making {name}"), reason };
-        unopened.map_or(Ok(()), |why| Err(made_wrong(why)))
+        unopened.map_or(Ok(()), |why| Err(in_doubt(format!("making {name}"), why)))
     }
 
     /// Makes a topic on the disk and opens it; with the reason why one of its partitions could not be opened.

@@ -141,6 +141,7 @@ fn what_is_no_crash_point_is_told() {
     let (cut, whole) = (report(true), report(false));
     assert!(cut.cuts > 0 && whole.cuts == 0);
     assert_eq!(cut.cuts + cut.uncut, whole.uncut);
+    assert!(explore(&run, bounds(2)).uncut > cut.uncut, "those of recoveries too");
     let says = |sampled, uncut| Report { sampled, uncut, ..Report::default() }.to_string();
     assert!(says(0, 0).contains("exhaustive"));
     assert!(!says(0, 7).contains("exhaustive") && says(0, 7).contains("inside of longer writes, 7 bytes"));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use broker::disk::{DiskFile, write_full_at};
 use broker::record::HEADER_BYTES;
+use broker::segment::Preallocation;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -26,8 +27,6 @@ use super::{checksum, filler, nameless};
 const CONNECTIONS: usize = 64;
 /// A file is synced when it has so much unsynced, as the broker's are.
 const UNSYNCED: u64 = 64 << 20;
-/// So many bytes of the disk are asked for ahead of a file that grows, as the broker does.
-const AHEAD: u64 = 8 << 20;
 /// No file gets longer: that would be the disk's speed.
 const FILE_MAX: u64 = 1 << 30;
 
@@ -35,7 +34,7 @@ const FILE_MAX: u64 = 1 << 30;
 pub struct Bare {
     /// Round trips of which each request is checked and written behind the others before it is answered.
     pub appending_ping_pong_per_second: f64,
-    /// Bytes from loopback, checked and written behind each other, and synced meanwhile.
+    /// Bytes from loopback, checked and written behind each other, and synced meanwhile; with blocks ahead, as the broker has them.
     pub into_file_bytes_per_second: f64,
     /// Bytes out of the page cache, checked as records of 100 bytes, to a thread that forgets them.
     pub out_of_file_128_bytes_per_second: f64,
@@ -82,14 +81,13 @@ fn into_file(time: Duration, dir: &Path) -> io::Result<f64> {
     runtime()?.block_on(async {
         let mut stream = connect(addr).await?;
         let mut buf = vec![0; PIECE];
-        let (begun, mut end, mut unsynced, mut reserved) = (Instant::now(), 0, 0, 0);
+        let (mut blocks, begun) = (Preallocation::default(), Instant::now());
+        let (mut end, mut unsynced) = (0, 0);
         while end < FILE_MAX && begun.elapsed() < time {
             let n = loopback::read(&mut stream, &mut buf).await?;
             let next = end + checksum(&buf[..n], HEADER_BYTES + (1 << 10));
-            if next > reserved && !syncing.load(Relaxed) {
-                reserved = next + AHEAD;
-                // What the file system cannot do is done without.
-                let _ = file.reserve(end..reserved);
+            if !syncing.load(Relaxed) {
+                blocks.extend(&file, end, next);
             }
             write_full_at(&file, &buf[..n], end)?;
             unsynced += next - end;
