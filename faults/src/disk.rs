@@ -10,6 +10,7 @@ use crate::event::{Death, Event, Site};
 use crate::fault::{Fault, FaultError, FaultId, Keep};
 use crate::history::{History, Recording};
 use crate::image::{Image, Images};
+use crate::limits::Limits;
 use crate::machine::{Call, Life, Machine};
 use crate::process::{Process, hold};
 use crate::state::{Change, State};
@@ -32,7 +33,8 @@ impl Disk {
 
     /// What the disk is like now.
     pub fn config(&self) -> Config {
-        hold(&self.machine).config
+        let machine = hold(&self.machine);
+        Config { capacity: machine.limits.capacity, ..machine.config }
     }
 
     /// A new run of a program. Earlier ones that are alive go on; a restart is a crash, then this.
@@ -96,9 +98,8 @@ impl Disk {
 
     /// Sets the capacity anew: see [`Config::capacity`]. A disk that [`crate::Kind::Full`] filled has room again.
     pub fn set_capacity(&self, capacity: Option<u64>) {
-        let mut machine = hold(&self.machine);
-        machine.config.capacity = capacity;
-        machine.brim = None;
+        let limits = &mut hold(&self.machine).limits;
+        (limits.capacity, limits.brim) = (capacity, None);
     }
 
     /// Sets anew how many files and locks one process may hold open: see [`Config::max_open`].
@@ -113,7 +114,17 @@ impl Disk {
 
     /// Makes the file system read-only, or writable again: see [`crate::Kind::ReadOnly`]. A power loss makes it writable.
     pub fn set_read_only(&self, read_only: bool) {
-        hold(&self.machine).read_only = read_only;
+        hold(&self.machine).limits.read_only = read_only;
+    }
+
+    /// What keeps it from taking changes.
+    pub fn limits(&self) -> Limits {
+        hold(&self.machine).limits
+    }
+
+    /// Sets anew all that keeps it from taking changes.
+    pub fn limit(&self, limits: Limits) {
+        hold(&self.machine).limits = limits;
     }
 
     /// Clean pages leave the cache: the next read finds what the medium has, after lost, torn and misdirected writes and

@@ -209,7 +209,7 @@ fn fate(machine: &Machine, kind: Option<&Kind>, ino: Ino) -> Result<Fate, Errno>
 
 /// How much of a write there is room for.
 fn fitting(machine: &Machine, file: &FileNode, position: u64, mut len: u64) -> u64 {
-    if let Some(brim) = machine.brim {
+    if let Some(brim) = machine.limits.brim {
         let growth = brim.saturating_sub(machine.state.used_bytes);
         len = len.min((file.seen.len() + growth).saturating_sub(position));
     }
@@ -224,7 +224,7 @@ fn fitting(machine: &Machine, file: &FileNode, position: u64, mut len: u64) -> u
 fn fill_up(machine: &mut Machine, ino: Ino, position: u64, fits: u64) {
     let len = machine.state.file(ino).map_or(0, |file| file.seen.len());
     let growth = position.saturating_add(fits).saturating_sub(len);
-    machine.brim = Some(machine.state.used_bytes.saturating_add(growth));
+    machine.limits.brim = Some(machine.state.used_bytes.saturating_add(growth));
 }
 
 /// To write a part of a sector means to read it first.
@@ -270,7 +270,7 @@ impl Machine {
     /// Whether what a sync that begins now covers of a file or a directory can be made durable.
     pub(crate) fn can_keep(&self, ino: Ino) -> Result<(), Errno> {
         let covers = || self.state.is_pending_until(ino, self.covered_to(ino));
-        if self.read_only && covers() { Err(Errno::EROFS) } else { Ok(()) }
+        if self.limits.read_only && covers() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     /// A writeback error is told to each descriptor once, by its next sync.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Op, Site};
 use crate::image::Images;
+use crate::limits::Limits;
 use crate::machine::Call;
 use crate::node::Ino;
 use crate::profile::Profile;
@@ -25,6 +26,8 @@ pub struct Step {
     pub site: Option<Site>,
     /// The tag set by [`crate::Disk::set_phase`].
     pub phase: Arc<str>,
+    /// What kept the disk from taking changes just before, or, where the step itself has come to such a limit, from then on.
+    pub limits: Limits,
     pub(crate) change: Change,
 }
 
@@ -76,7 +79,7 @@ impl Recording {
         Recording { base, steps: Vec::new() }
     }
 
-    pub(crate) fn push(&mut self, change: Change, call: &Call<'_>, phase: &Arc<str>) {
+    pub(crate) fn push(&mut self, change: Change, call: &Call<'_>, (phase, limits): (&Arc<str>, Limits)) {
         let path = match self.steps.last() {
             Some(last) if &*last.path == call.path => last.path.clone(),
             _ => call.path.into(),
@@ -86,12 +89,12 @@ impl Recording {
             _ => call.len,
         };
         let (op, position, site) = (call.op, call.position, call.site);
-        self.steps.push(Step { op, path, position, len, site, phase: phase.clone(), change });
+        self.steps.push(Step { op, path, position, len, site, phase: phase.clone(), limits, change });
     }
 
     /// The disk is in another state now, however it came to it.
-    pub(crate) fn restart(&mut self, state: &State) {
-        self.push(Change::Become(Arc::new(state.clone())), &Call::new(Op::Open, "/"), &"".into());
+    pub(crate) fn restart(&mut self, state: &State, limits: Limits) {
+        self.push(Change::Become(Arc::new(state.clone())), &Call::new(Op::Open, "/"), (&"".into(), limits));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -173,7 +176,9 @@ impl History {
             None => (Op::Sync, Change::SyncFile { ino, all_but: 0 }),
         };
         let n = n.min(self.len());
-        let sync = Step { op, path: path.into(), position: 0, len: 0, site: None, phase: "".into(), change };
+        let limits = self.steps.get(n).or(self.steps.last()).map_or(Limits::default(), |step| step.limits);
+        let sync =
+            Step { op, path: path.into(), position: 0, len: 0, site: None, phase: "".into(), limits, change };
         let mut steps = self.steps[..n].to_vec();
         steps.push(sync);
         steps.extend_from_slice(&self.steps[n..]);

@@ -12,12 +12,12 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::config::Config;
-use crate::content::PAGE;
 use crate::errno::Errno;
 use crate::event::{Death, Event, Op, Progress, Site, Struck};
 use crate::fault::{Cut, FaultId, Faults, Keep, Kind, Target};
 use crate::history::Recording;
 use crate::legal::Certain;
+use crate::limits::Limits;
 use crate::node::Ino;
 use crate::state::{Change, State};
 
@@ -58,9 +58,7 @@ pub(crate) struct Machine {
     pub(crate) phase: Arc<str>,
     pub(crate) now: Duration,
     pub(crate) delay: Duration,
-    pub(crate) read_only: bool,
-    /// No file grows while the files together have this many bytes: a disk that a fault filled.
-    pub(crate) brim: Option<u64>,
+    pub(crate) limits: Limits,
     pub(crate) observer: Option<Observer>,
     pub(crate) recording: Option<Recording>,
     pub(crate) sites: BTreeMap<Site, u64>,
@@ -146,8 +144,7 @@ impl Machine {
             phase: "".into(),
             now: Duration::ZERO,
             delay: Duration::ZERO,
-            read_only: false,
-            brim: None,
+            limits: Limits { capacity: config.capacity, ..Limits::default() },
             observer: None,
             recording: None,
             sites: BTreeMap::new(),
@@ -191,7 +188,7 @@ impl Machine {
         let fault = strikes.main.as_ref().map(|(id, _)| *id).or(strikes.stall.map(|(id, _)| id));
         let kind = strikes.main.map(|(_, kind)| kind);
         if kind == Some(Kind::ReadOnly) {
-            self.read_only = true;
+            self.limits.read_only = true;
         }
         let attempt = |machine: &mut Machine| {
             machine.stalls(!stalled.is_zero());
@@ -219,7 +216,7 @@ impl Machine {
     }
 
     fn permitted(&self, call: &Call<'_>) -> Result<(), Errno> {
-        if self.read_only && call.op.changes() { Err(Errno::EROFS) } else { Ok(()) }
+        if self.limits.read_only && call.op.changes() { Err(Errno::EROFS) } else { Ok(()) }
     }
 
     fn strike(&mut self, call: &Call<'_>) -> crate::fault::Strikes {
@@ -357,22 +354,22 @@ impl Machine {
 
     fn booted(&mut self) {
         self.boots += 1;
-        self.read_only = false;
+        self.limits = self.limits.after_power_loss();
         self.phase = "".into();
         if let Some(recording) = &mut self.recording {
-            recording.restart(&self.state);
+            recording.restart(&self.state, self.limits);
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free_blocks() == Some(0) || self.brim.is_some_and(|brim| self.state.used_bytes >= brim)
+        self.free_blocks() == Some(0) || self.limits.brim.is_some_and(|brim| self.state.used_bytes >= brim)
     }
 
     /// Makes a change, and remembers it where a history is being recorded.
     pub(crate) fn change(&mut self, call: &Call<'_>, change: Change) -> Option<Ino> {
         let made = self.state.apply(&change);
         if let Some(recording) = &mut self.recording {
-            recording.push(change, call, &self.phase);
+            recording.push(change, call, (&self.phase, self.limits));
         }
         made
     }
@@ -397,7 +394,7 @@ impl Machine {
 
     /// Blocks that are free; none where there is no end to them.
     pub(crate) fn free_blocks(&self) -> Option<u64> {
-        self.config.capacity.map(|capacity| (capacity / PAGE).saturating_sub(self.state.used_blocks))
+        self.limits.free_blocks(self.state.used_blocks)
     }
 
     pub(crate) fn has_descriptor_left(&self, owner: u64) -> Result<(), Errno> {

@@ -243,10 +243,10 @@ fn find_or_make(machine: &mut Machine, call: &Call<'_>, path: &Parsed, how: Open
     match found {
         Some(_) if how == Open::CreateNew => Err(Errno::EEXIST),
         Some(ino) if how != Open::Read && machine.state.dir(ino).is_some() => Err(Errno::EISDIR),
-        Some(_) if how != Open::Read && machine.read_only => Err(Errno::EROFS),
+        Some(_) if how != Open::Read && machine.limits.read_only => Err(Errno::EROFS),
         Some(ino) => Ok(ino),
         None if !makes => Err(Errno::ENOENT),
-        None if machine.read_only => Err(Errno::EROFS),
+        None if machine.limits.read_only => Err(Errno::EROFS),
         None => {
             let made = machine.change(call, Change::MakeFile { dir, name: name.into() });
             made.ok_or(Errno::EIO)

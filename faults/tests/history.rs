@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use faults::{Config, Cut, Disk, Errno, Fault, History, Image, Images, Kind, Op, Open, Process, Profile};
+use faults::{
+    Config, Cut, Disk, Errno, Fault, History, Image, Images, Kind, Limits, Op, Open, Process, Profile,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -385,6 +387,42 @@ proptest! {
         prop_assume!(images.count() < 5_000);
         prop_assert!(hashes(&images).contains(&left.hash()), "{left:?}");
     }
+}
+
+/// What keeps a disk from taking changes is part of its history: with what was in the way at a step, the same comes of it again.
+#[test]
+fn a_step_knows_what_kept_the_disk_from_taking_changes() {
+    let disk = Disk::new(Config { capacity: Some(1 << 20), ..Config::default() });
+    disk.record();
+    let file = disk.process().open("/a", Open::Create).unwrap();
+    let write = |bytes: &[u8]| file.write_at(bytes, disk.seen("/a").unwrap().len() as u64);
+    write(b"with room").unwrap();
+    disk.set_capacity(Some(1 << 16));
+    write(b"with less").unwrap();
+    disk.aim(Fault::new(Op::Write, "a", Kind::Full { fits: 3 })).unwrap();
+    assert_eq!(write(b"no more than three").unwrap(), 3);
+    assert!(write(b"none").is_err());
+    disk.set_capacity(None);
+    disk.set_read_only(true);
+    assert!(write(b"read-only").is_err());
+    disk.set_read_only(false);
+    write(b"with room again").unwrap();
+    disk.set_read_only(true);
+    disk.power_loss();
+    let read_only = disk.limits();
+    let history = disk.take_history().unwrap();
+    let limits: Vec<Limits> = history.steps().iter().map(|step| step.limits).collect();
+    let capacity = |capacity| Limits { capacity, ..Limits::default() };
+    let full = Limits { brim: Some(9 + 9 + 3), ..capacity(Some(1 << 16)) };
+    let [some, less, none] = [Some(1 << 20), Some(1 << 16), None].map(capacity);
+    assert_eq!(limits, [some, some, less, full, none, none], "the file, four writes, and the power loss");
+    assert_eq!(read_only, none, "it can be written after a power loss");
+    // The same limits on another disk.
+    let again = history.at(4).process_crash().to_disk(Config::default());
+    again.limit(full);
+    let file = again.process().open("/a", Open::Write).unwrap();
+    assert_eq!(file.write_at(b"none", 21).map_err(|e| e.kind()), Err(io::ErrorKind::StorageFull));
+    assert_eq!(file.write_at(b"in place", 0).unwrap(), 8);
 }
 
 /// The dangerous state: the pages are gone, who was told of it has died, and the next sync says yes.

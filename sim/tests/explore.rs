@@ -12,6 +12,7 @@ use faults::{Op, Site};
 use sim::explore::{
     Bounds, Choice, Report, Run, Violation, Whereabouts, explore, explore_telling, explore_within, locate,
 };
+use sim::scenario::syntax;
 use sim::source_line::SourceLine;
 use sim::suite;
 
@@ -132,7 +133,31 @@ fn the_figures_are_the_same_on_any_number_of_threads() {
     }
 }
 
-/// Whatever panics on a thread of the explorer: the report says where it was.
+/// A start on a full disk has no room, one on a read-only disk can change nothing, and a power loss makes only the second writable.
+#[test]
+fn recoveries_find_the_disk_as_full_or_read_only_as_it_was() {
+    let report = |limit: &str, choices: Bounds| {
+        let text = format!(
+            "scenario \"t\"\nbroker durability=always\ntopic orders\nproduce orders size=3000 count=2\n{limit}\n"
+        );
+        let run =
+            Run::new(&syntax::parse("t.kdl", &text).expect("it can be read"), 0, None).expect("it runs");
+        let report = explore(&run, Bounds { from: run.len, ..choices });
+        assert!(report.holds(), "{limit}: {report}");
+        (report.refused, report.recoveries + report.nested)
+    };
+    let (of_the_run, inside) = (bounds(1), bounds(2));
+    let (refused, all) = report("disk free=0", of_the_run);
+    assert_eq!(refused, all, "no start can note that it has begun");
+    assert!(report("disk free=0", inside).0 > refused, "nor one that comes after a crash of that");
+    let (refused, all) = report("disk read-only=yes", of_the_run);
+    assert!(
+        (1..all).contains(&refused),
+        "{refused} of {all}: where the process died alone, and not after a power loss"
+    );
+    assert_eq!(report("disk free=0\ndisk capacity=unlimited", inside).0, 0);
+}
+
 /// Each byte inside of a write is a crash point, or is counted as none; and then nothing is called exhaustive.
 #[test]
 fn what_is_no_crash_point_is_told() {
@@ -148,6 +173,7 @@ fn what_is_no_crash_point_is_told() {
     assert!(!says(1, 7).contains("exhaustive") && says(1, 7).contains("sampled: 1 "));
 }
 
+/// Whatever panics on a thread of the explorer: the report says where it was.
 #[test]
 fn a_panic_is_told_with_the_crash_that_was_looked_at() {
     let run = recorded("torn_tail");

@@ -42,9 +42,9 @@ async fn start(stage: &Stage) {
 /// The disk is a good one with room, descriptors do not run out, and all links work.
 async fn heal(stage: &Stage) {
     let host = &stage.host;
-    host.disk.set_capacity(None);
+    host.limits_at_end.set(host.disk.limits());
+    host.disk.limit(faults::Limits::default());
     host.disk.set_max_open(None);
-    host.disk.set_read_only(false);
     stage.mend_sectors();
     host.accept_errors.store(0, std::sync::atomic::Ordering::Relaxed);
     stage.heal();

@@ -94,6 +94,8 @@ pub struct Recorded {
     pub marks: Vec<usize>,
     /// What the broker was started with, from which entry of the trace on.
     pub starts: Vec<(usize, BrokerSettings)>,
+    /// What kept the disk from taking changes at the end of the scenario's own steps.
+    pub limits_at_end: faults::Limits,
 }
 
 /// Runs a scenario. Its seed is its first; random lines must have been unfolded.
@@ -124,10 +126,11 @@ pub fn record(scenario: &Scenario) -> Result<Recorded, ExecuteError> {
     };
     let history = host.disk.take_history();
     let history = history.ok_or_else(|| ExecuteError::Stuck("nothing was recorded".into()))?;
-    let (marks, starts) = (recorder.take_marks(), host.starts.take());
+    let (marks, starts, limits_at_end) =
+        (recorder.take_marks(), host.starts.take(), host.limits_at_end.get());
     let syncs = host.disk.barriers().into_iter().map(|(site, _)| site).collect();
     let executed = Executed { trace: recorder.take(), panic: None, syncs };
-    Ok(Recorded { executed, history, marks, starts })
+    Ok(Recorded { executed, history, marks, starts, limits_at_end })
 }
 
 /// One independent stream of random numbers for each subsystem.

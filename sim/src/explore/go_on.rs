@@ -1,6 +1,6 @@
-//! What comes after a recovery: each partition that takes writes is given a record. It has to put it under the offset that it said
-//! comes next, and still to have it, and all that was there before, after the process has died and the broker has recovered
-//! once more.
+//! What comes after a recovery: each partition that takes writes is given a record; where there is no room for it, once more as
+//! soon as there is some. It has to put it under the offset that it said comes next, and still to have it, and all that was there
+//! before, after the process has died and the broker has recovered once more.
 //!
 //! A recovery that reads well can leave a broker that writes badly: a position that is one byte off, or the remnant of a cut that
 //! the next record does not cover. Nothing of it depends on what clients know, so it is tried once for each thing that a
@@ -11,7 +11,8 @@ use std::io::ErrorKind;
 
 use broker::batch::Batch;
 use broker::error::{Code, Error};
-use broker::partition::Partition;
+use broker::partition::{Appended, Partition};
+use faults::{Disk, Limits};
 
 use super::recover::{Found, Running, read};
 use crate::oracle::look::{PartitionLook, name};
@@ -77,14 +78,14 @@ pub(super) fn go_on(
 fn append_to_all(first: &Found, running: Running<'_>) -> Result<Looks, Box<Broken>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime without a driver for I/O asks nothing of the system");
-    let mut took = Looks::new();
+    let (mut took, disk) = (Looks::new(), running.disk);
     for (topic, number, partition) in running.partitions() {
         let place = (topic, number);
         let Some(before) = first.look.partitions.get(&place) else { continue };
         if partition.fenced().is_some() || !before.ranged || before.hides {
             continue;
         }
-        if let Some(after) = runtime.block_on(append(&name(&place.0, number), &partition, before))? {
+        if let Some(after) = runtime.block_on(append(&name(&place.0, number), &partition, disk, before))? {
             took.insert(place, after);
         }
     }
@@ -92,13 +93,8 @@ fn append_to_all(first: &Found, running: Running<'_>) -> Result<Looks, Box<Broke
     Ok(took)
 }
 
-/// Appends a record to a partition, and looks at all of it again; none where there is no room, or a directory where the next
-/// segment should be: nobody but a person puts one there, and it goes when that person takes it away.
-async fn append(
-    what: &str,
-    partition: &Partition<WorldDisk>,
-    before: &PartitionLook,
-) -> Result<Option<PartitionLook>, Box<Broken>> {
+/// Appends a record.
+async fn produce(partition: &Partition<WorldDisk>) -> Result<Appended, Error> {
     let mut batch = Batch::new();
     batch.push(Some(KEY), VALUE);
     let appended = match partition.append(&mut batch).await {
@@ -106,9 +102,25 @@ async fn append(
         failed => failed,
     };
     partition.idle().await;
+    appended
+}
+
+/// Appends a record to a partition, where there is no room for it as soon as there is some, and looks at all of it again; none
+/// where there is a directory where the next segment should be: nobody but a person puts one there, and it goes when that
+/// person takes it away.
+async fn append(
+    what: &str,
+    partition: &Partition<WorldDisk>,
+    disk: &Disk,
+    before: &PartitionLook,
+) -> Result<Option<PartitionLook>, Box<Broken>> {
+    let mut appended = produce(partition).await;
+    if appended.as_ref().is_err_and(|e| e.code() == Code::StorageFull) && !disk.limits().are_none() {
+        disk.limit(Limits::default());
+        appended = produce(partition).await;
+    }
     let appended = match appended {
         Ok(appended) => appended,
-        Err(e) if e.code() == Code::StorageFull => return Ok(None),
         Err(Error::Storage { source, .. }) if source.kind() == ErrorKind::IsADirectory => return Ok(None),
         Err(e) => {
             let expected = "it takes a record after the recovery".to_owned();

@@ -75,6 +75,7 @@ fn in_recovery(
 /// What the recovery of a violation's image does to the disk.
 fn recovery_of(run: &Run, violation: &Violation) -> Option<History> {
     let disk = run.image(violation.point)?.to_disk(faults::Config::new(run.profile));
+    disk.limit(run.limits(violation.point));
     let settings = run.settings_at(violation.point.steps);
     let found = recover(&disk, &settings, run.boot(violation.point), run.off.as_ref()).ok()?;
     found.history

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use faults::{Cursor, History, Images};
+use faults::{Cursor, History, Images, Limits};
 use fnv::{FnvHashSet, FnvHasher};
 
 use super::recover::Found;
@@ -46,8 +46,8 @@ pub(super) struct First<'a> {
 }
 
 /// All that the judgement of a second recovery depends on: the image by its hash; what has to be found; whether the machine
-/// went down in the first crash; what the first recovery left, and whether it found a clean stop and a failing device; and
-/// whether what it found has been read.
+/// went down in the first crash; what the first recovery left, and whether it found a clean stop and a failing device; whether
+/// what it found has been read; and what kept the disk from taking changes.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Judged {
     image: u128,
@@ -58,6 +58,7 @@ pub(super) struct Judged {
     noted: bool,
     failing: bool,
     ended: bool,
+    limits: Limits,
 }
 
 impl Judged {
@@ -88,7 +89,8 @@ pub(super) fn visit(
     first: &First<'_>,
 ) -> Option<(Point, Broken)> {
     let once = first.found.image();
-    let after_power = Start { boot: BOOT.into(), ..first.start.clone() };
+    let limits = first.start.limits.after_power_loss();
+    let after_power = Start { boot: BOOT.into(), limits, ..first.start.clone() };
     let mut inside = Inside { shared, visited, first, once, after_power, seen };
     let mut cursor = first.history.cursor();
     loop {
@@ -169,6 +171,7 @@ impl Inside<'_, '_> {
             noted: found.noted,
             failing: found.failing,
             ended: self.has_ended(point) && !images.process_crash().has_lost_pages(),
+            limits: self.first.start.limits,
         };
         let (number, compares) = (judged.as_number(), self.must_be_alike(power));
         if !self.seen.insert(judged) {
@@ -176,6 +179,10 @@ impl Inside<'_, '_> {
         }
         let start = if power { &self.after_power } else { self.first.start };
         let found = self.shared.recoveries.recovered(&image, hash, start, Depth::Recovery);
+        // Where there is no room, how much is left of it after a crash decides what of the files can be mended.
+        let was_refused =
+            self.first.found.was_refused() || found.as_ref().as_ref().is_ok_and(Found::was_refused);
+        let compares = compares && !was_refused;
         hold(&self.shared.nested).insert(number, compares && found.is_ok());
         let mut walk = self.walk(images, point);
         walk.down(Arc::new(files_of(&image)));
@@ -214,6 +221,7 @@ impl Inside<'_, '_> {
             }
             walk.goes_down(CrashKind::Power, *now);
         }
+        walk.disk_refused(&found.refused, point.steps);
         walk.disturbed(found.clean);
         walk
     }

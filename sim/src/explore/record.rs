@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use broker::settings::Settings;
-use faults::{History, Site};
+use faults::{History, Limits, Site};
 
 use super::report::{Choice, Point};
 use super::visit::pick;
@@ -40,6 +40,8 @@ pub struct Run {
     pub len: usize,
     /// What the broker was started with, from which entry on.
     pub starts: Vec<(usize, BrokerSettings)>,
+    /// What kept the disk from taking changes at the end of the scenario's own steps.
+    pub limits_at_end: Limits,
     /// How the run itself did not go as it must: then its crash points are those of something else than the scenario says. On a
     /// disk that is not the scenario's own, only a broken promise is one: steps may find something else than they were written for.
     pub failures: Vec<Failure>,
@@ -64,7 +66,8 @@ impl Run {
         let (history, marks, starts) = (recorded.history, recorded.marks, recorded.starts);
         let mut failures = failures(&scenario, &trace, recorded.executed.panic);
         failures.retain(|failure| its_own || matches!(failure, Failure::Broken(_) | Failure::Panic(_)));
-        Ok(Run { scenario, profile, trace, history, marks, len, starts, failures, off: None })
+        let limits_at_end = recorded.limits_at_end;
+        Ok(Run { scenario, profile, trace, history, marks, len, starts, limits_at_end, failures, off: None })
     }
 
     /// The same run on a broker in which this place does not sync.
@@ -117,6 +120,13 @@ impl Run {
         let before = self.history.steps().iter().take(point.steps);
         let lost = before.filter(|step| step.is_power_loss()).count();
         format!("boot-{}", lost + 1).into()
+    }
+
+    /// What keeps the disk from taking changes after a crash.
+    pub(super) fn limits(&self, point: Point) -> Limits {
+        let step = self.history.steps().get(point.steps).filter(|_| point.steps < self.len);
+        let limits = step.map_or(self.limits_at_end, |step| step.limits);
+        if point.choice == Choice::Process { limits } else { limits.after_power_loss() }
     }
 
     /// The places that sync in it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use broker::Broker;
 use broker::broker::{Topic, World};
@@ -12,16 +12,16 @@ use broker::partition::Partition;
 use broker::record;
 use broker::settings::Settings;
 use broker::units::{Offset, Timestamp};
-use faults::{Disk, History};
+use faults::{Disk, Errno, History};
 
 use crate::oracle::Broken;
 use crate::oracle::look::{HOLES_MAX, Look, PartitionLook};
 use crate::oracle::paths;
 use crate::oracle::walk::StartBeside;
 use crate::source_line::SourceLine;
-use crate::trace::{Image, Recovered, Seen};
+use crate::trace::{DiskOp, Image, Recovered, Seen};
 use crate::world::disk::WorldDisk;
-use crate::world::observe::relative;
+use crate::world::observe::{self, relative};
 use crate::world::{DATA, host};
 
 /// About what a record, or a step of a history, takes beside its bytes.
@@ -38,6 +38,9 @@ pub struct Found {
     pub clean: bool,
     /// Whether it noted which run it begins.
     pub noted: bool,
+    /// What the disk refused it, for want of room or because nothing could be changed on it, and how many steps of its history lay
+    /// before that.
+    pub refused: Vec<(DiskOp, usize)>,
     /// What it said.
     pub said: Vec<Recovered>,
     /// What the broker serves, and the files that it serves it from.
@@ -54,7 +57,12 @@ impl Found {
     /// What the oracle has to know of it.
     pub(super) fn as_start(&self) -> StartBeside<'_> {
         let (clean, noted, failing) = (self.clean, self.noted, self.failing);
-        StartBeside { clean, noted, failing, said: &self.said, look: &self.look }
+        StartBeside { clean, noted, failing, refused: &self.refused, said: &self.said, look: &self.look }
+    }
+
+    /// Whether the disk has refused it anything.
+    pub(super) fn was_refused(&self) -> bool {
+        !self.refused.is_empty()
     }
 
     /// The files that it left.
@@ -84,7 +92,7 @@ impl Clock for Still {
 /// A broker that has recovered. When it is dropped its process dies, and nothing that dropping does reaches the disk.
 pub(super) struct Running<'a> {
     pub(super) broker: Broker<WorldDisk>,
-    disk: &'a Disk,
+    pub(super) disk: &'a Disk,
 }
 
 impl Drop for Running<'_> {
@@ -105,6 +113,28 @@ pub fn recover(
 
 /// As [`recover`]; the broker still runs.
 pub(super) fn start<'a>(
+    disk: &'a Disk,
+    settings: &Settings,
+    boot: Arc<str>,
+    off: Option<&SourceLine>,
+) -> Result<(Found, Running<'a>), String> {
+    if disk.limits().are_none() {
+        return open(disk, settings, boot, off);
+    }
+    let (tell, told) = mpsc::channel();
+    disk.observe(move |event| {
+        if matches!(event.result, Err(Errno::ENOSPC | Errno::EROFS)) {
+            let _ = tell.send((observe::unharmed(event), event.recorded)); // somebody listens as long as it is observed
+        }
+    });
+    let opened = open(disk, settings, boot, off);
+    disk.stop_observing();
+    let (found, running) = opened?;
+    Ok((Found { refused: told.try_iter().collect(), ..found }, running))
+}
+
+/// As [`start`], where nobody asks what the disk has refused.
+pub(super) fn open<'a>(
     disk: &'a Disk,
     settings: &Settings,
     boot: Arc<str>,
@@ -136,6 +166,7 @@ pub(super) fn start<'a>(
             failing: false,
             clean: report.clean,
             noted: history.as_ref().is_some_and(names_the_run),
+            refused: Vec::new(),
             said,
             look,
             left: disk.snapshot().hash(),

@@ -5,21 +5,21 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::settings::Settings;
-use faults::Image;
-use fnv::{FnvHashMap, FnvHasher};
+use faults::{Image, Limits};
+use fnv::{FnvHashMap, FnvHashSet, FnvHasher};
 
 use super::go_on::go_on;
 use super::record::Run;
 use super::recover::{self, Found};
 use crate::oracle::Broken;
 
-/// What is known of an image by its hash, the run's start that it is recovered like, and the name under which the machine
-/// was started.
-type Key = (u128, usize, Arc<str>);
+/// What is known of an image by its hash, the run's start that it is recovered like, the name under which the machine was started,
+/// and what keeps its disk from taking changes.
+type Key = (u128, usize, Arc<str>, Limits);
 pub(super) type Known = Arc<Result<Found, String>>;
 
-/// What a recovery has come to: the hash of the files that it left, start and name as in a [`Key`], and a hash of what it said.
-type Left = (u128, usize, Arc<str>, u64);
+/// What a recovery has come to: the hash of the files that it left, all else as in a [`Key`], and a hash of what it said.
+type Left = (Key, u64);
 
 /// All of them, of one run.
 pub(super) struct Recoveries<'a> {
@@ -34,6 +34,8 @@ pub(super) struct Recoveries<'a> {
 struct Memory {
     /// The least depth at which each was met.
     ever: FnvHashMap<Key, Depth>,
+    /// Those whose disk had no room for something, or took no changes.
+    refused: FnvHashSet<Key>,
     found: FnvHashMap<Key, Known>,
     bytes: usize,
 }
@@ -60,6 +62,9 @@ impl Memory {
 
     fn learn(&mut self, key: Key, found: &Known) {
         let bytes = found.as_ref().as_ref().map_or(0, Found::bytes);
+        if found.as_ref().as_ref().is_ok_and(Found::was_refused) {
+            self.refused.insert(key.clone());
+        }
         if self.bytes + bytes > MEMORY_BYTES {
             (self.found, self.bytes) = (FnvHashMap::default(), 0);
         }
@@ -78,6 +83,15 @@ pub(super) struct Start {
     pub(super) settings: Settings,
     /// Its name: another one after each power loss.
     pub(super) boot: Arc<str>,
+    /// What keeps its disk from taking changes.
+    pub(super) limits: Limits,
+}
+
+impl Start {
+    /// The key of an image, or of the files that a recovery has left, by their hash.
+    fn key(&self, hash: u128) -> Key {
+        (hash, self.number, self.boot.clone(), self.limits)
+    }
 }
 
 impl<'a> Recoveries<'a> {
@@ -87,7 +101,7 @@ impl<'a> Recoveries<'a> {
 
     /// What the broker makes of an image.
     pub(super) fn recovered(&self, image: &Image, hash: u128, start: &Start, depth: Depth) -> Known {
-        let key = (hash, start.number, start.boot.clone());
+        let key = start.key(hash);
         let known = hold(&self.known).look_up(&key, depth);
         known.unwrap_or_else(|| {
             let found = Arc::new(self.ask(image, start));
@@ -104,6 +118,11 @@ impl<'a> Recoveries<'a> {
         (of_run as u64, (memory.ever.len() - of_run) as u64)
     }
 
+    /// How many of them had no room for something, or could change nothing.
+    pub(super) fn refused(&self) -> u64 {
+        hold(&self.known).refused.len() as u64
+    }
+
     /// How many different results there were.
     pub(super) fn results(&self) -> usize {
         hold(&self.then).len()
@@ -112,13 +131,14 @@ impl<'a> Recoveries<'a> {
     fn ask(&self, image: &Image, start: &Start) -> Result<Found, String> {
         let (off, boot) = (self.run.off.as_ref(), &start.boot);
         let disk = image.to_disk(faults::Config::new(self.run.profile));
+        disk.limit(start.limits);
         let (found, running) = recover::start(&disk, &start.settings, boot.clone(), off)?;
         let failing = image.is_failing();
         if failing {
             // A device that fails may have the broker take nothing.
             return Ok(Found { failing, ..found });
         }
-        let left = (found.left, start.number, boot.clone(), said(&found));
+        let left = (start.key(found.left), said(&found));
         let known = hold(&self.then).get(&left).cloned();
         let then = known.unwrap_or_else(|| {
             let restart = || recover::recover(&disk, &start.settings, boot.clone(), off);

@@ -73,6 +73,8 @@ pub struct Report {
     pub recoveries: u64,
     /// Recoveries of distinct images that a crash inside one of these recoveries leaves.
     pub nested: u64,
+    /// Of all these, those whose disk had no room for something, or took no changes.
+    pub refused: u64,
     /// Different things that these recoveries came to: behind each, the broker took records and recovered once more.
     pub gone_on: u64,
     /// How often the oracle was asked: an image that was recovered is judged again when clients know more.
@@ -151,6 +153,13 @@ impl fmt::Display for Report {
         writeln!(f, "distinct         {:>10}", self.recoveries + self.nested)?;
         writeln!(f, "recoveries       {:>10}  of what a crash of the run left", self.recoveries)?;
         writeln!(f, "nested           {:>10}  of what a crash inside a recovery left", self.nested)?;
+        if self.refused > 0 {
+            writeln!(
+                f,
+                "refused          {:>10}  of both, on a disk that was full or read-only",
+                self.refused
+            )?;
+        }
         writeln!(
             f,
             "gone on          {:>10}  different results of these: a record is appended, and recovered again",

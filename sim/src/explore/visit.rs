@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use broker::settings::Settings;
-use faults::{Cursor, Image, Images, Keep, SECTOR};
+use faults::{Cursor, Image, Images, Keep, Limits, SECTOR};
 use fnv::{FnvHashMap, FnvHashSet};
 
 use super::Bounds;
@@ -33,6 +33,8 @@ const CUT_EVERYWHERE: u64 = 48;
 struct Judged {
     /// The image, by its hash.
     image: u128,
+    /// What keeps the disk from taking changes.
+    limits: Limits,
     /// What has to be found, as a number.
     knowledge: usize,
     /// Whether power was lost.
@@ -300,13 +302,14 @@ impl<'a> Visit<'a> {
             // What is pending behind the files that it shows is still there, and differs from point to point.
             false => image.hash() ^ place(point.steps, point.bytes),
         };
-        let judged = Judged { image: hash, knowledge: self.knowledge, power, deeper };
+        let limits = self.shared.run.limits(point);
+        let judged = Judged { image: hash, limits, knowledge: self.knowledge, power, deeper };
         if !self.shared.claims(judged, point) {
             return;
         }
         let number = self.start.unwrap_or(0);
         let Some(settings) = self.settings.get(&number).cloned() else { return };
-        let start = Start { number, settings, boot: self.shared.run.boot(point) };
+        let start = Start { number, settings, boot: self.shared.run.boot(point), limits };
         let found = self.shared.recoveries.recovered(image, hash, &start, Depth::Run);
         let mut crashed = crashed.clone();
         crashed.down(Arc::new(files_of(image)));
@@ -414,6 +417,7 @@ impl Shared<'_> {
         report.judged = (judged.len() + nested.len()) as u64;
         report.compared = nested.values().filter(|compared| **compared).count() as u64;
         (report.recoveries, report.nested) = self.recoveries.distinct();
+        report.refused = self.recoveries.refused();
         report.gone_on = self.recoveries.results() as u64;
     }
 }

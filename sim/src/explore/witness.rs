@@ -220,27 +220,14 @@ fn about(violation: &Violation, off: Option<&SourceLine>) -> Vec<String> {
 /// The operation before which a crash strikes inside the recovery of the violation's image; `Some(None)`: behind all of them.
 fn inside_recovery(run: &Run, violation: &Violation, nested: Point) -> Option<Option<Operation>> {
     let disk = run.image(violation.point)?.to_disk(faults::Config::new(run.profile));
+    disk.limit(run.limits(violation.point));
     let ops: Arc<Mutex<Vec<(DiskOp, usize)>>> = Arc::default();
     let told = ops.clone();
     disk.observe(move |event| {
-        let op = DiskOp {
-            op: event.op,
-            path: observe::relative(event.path).into(),
-            to: None,
-            hit: None,
-            position: event.position,
-            len: event.len,
-            result: Ok(0),
-            fault: None,
-            lies: false,
-            rots: false,
-            drops: false,
-            stalled_ms: 0,
-        };
-        told.lock().unwrap_or_else(PoisonError::into_inner).push((op, event.recorded));
+        told.lock().unwrap_or_else(PoisonError::into_inner).push((observe::unharmed(event), event.recorded));
     });
     let settings = run.settings_at(violation.point.steps);
-    let _ = recover::recover(&disk, &settings, run.boot(violation.point), run.off.as_ref());
+    let _ = recover::open(&disk, &settings, run.boot(violation.point), run.off.as_ref());
     disk.stop_observing();
     let ops = std::mem::take(&mut *ops.lock().unwrap_or_else(PoisonError::into_inner));
     let until = ops.iter().position(|(_, recorded)| *recorded > nested.steps);

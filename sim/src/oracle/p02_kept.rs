@@ -128,7 +128,8 @@ fn says_so(code: Code) -> bool {
 /// if all of it were gone.
 fn unopened(f: &mut Findings, model: &Model, topic: &str, partition: u32) {
     let Some(known) = model.partition(topic, partition) else { return };
-    let explained = known.may_fail() || known.harm.is_deceptive() || model.lying;
+    let explained =
+        known.may_fail() || known.may_wait_for_its_copy() || known.harm.is_deceptive() || model.lying;
     let promised = known.slots.iter().find(|(_, slot)| !slot.may_be_gone());
     if let (false, Some((offset, slot))) = (explained, promised) {
         let found = "the partition does not say which offsets it has".to_owned();

@@ -76,6 +76,8 @@ pub struct Host {
     pub changed: Notify,
     /// What the broker was started with, and which entry of the trace says so.
     pub starts: RefCell<Vec<(usize, BrokerSettings)>>,
+    /// What kept the disk from taking changes before all was healed.
+    pub limits_at_end: Cell<faults::Limits>,
     report: RefCell<Found>,
     state: RefCell<State>,
     process: RefCell<Option<faults::Process>>,
@@ -109,6 +111,7 @@ impl Host {
             settings: RefCell::new(settings),
             changed: Notify::new(),
             starts: RefCell::default(),
+            limits_at_end: Cell::default(),
             report: RefCell::default(),
             state: RefCell::new(State::Down),
             process: RefCell::new(None),

@@ -108,6 +108,24 @@ pub fn observe(disk: &faults::Disk, recorder: Recorder, known: Known) {
     });
 }
 
+/// An operation that no fault has struck.
+pub fn unharmed(event: &faults::Event<'_>) -> DiskOp {
+    DiskOp {
+        op: event.op,
+        path: relative(event.path).into(),
+        to: event.to.map(|to| relative(to).into()),
+        hit: None,
+        position: event.position,
+        len: event.len,
+        result: event.result,
+        fault: None,
+        lies: false,
+        rots: false,
+        drops: false,
+        stalled_ms: 0,
+    }
+}
+
 /// Where a crash struck, for a snapshot: `byte 15 of 35`, `before sync`; empty between operations.
 pub fn place_of(death: &Death) -> String {
     let Some(struck) = &death.inside else { return String::new() };

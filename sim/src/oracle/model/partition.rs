@@ -194,9 +194,21 @@ impl Partition {
         self.harm.is_unreadable() || self.failures.allow_a_fence()
     }
 
-    /// Whether it may hide the end of its log until the next start, having been fenced because that could not be read or synced.
+    /// Whether the log may not have been copied that a failed sync wants copied, for want of room: it takes no writes then.
+    pub fn may_lack_its_copy(&self) -> bool {
+        self.durable.is_left_to_copy() && self.failures.has_any()
+    }
+
+    /// Whether nothing of it may be served until there is room for that copy: how far the log was synced is noted beside it, and
+    /// a power loss may have taken the note.
+    pub fn may_wait_for_its_copy(&self) -> bool {
+        self.may_lack_its_copy() && self.harm.is_shaken()
+    }
+
+    /// Whether it may hide the end of its log until the next start, having been fenced because that could not be read, synced or
+    /// copied.
     pub fn may_hide_its_end(&self) -> bool {
-        self.failures.left_it_fenced() && self.may_fail()
+        self.failures.left_it_fenced() && (self.may_fail() || self.may_wait_for_its_copy())
     }
 
     /// The log ends at `end` now: what was promised beyond it is no longer.

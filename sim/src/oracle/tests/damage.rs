@@ -221,7 +221,7 @@ fn a_start_beside_the_run_keeps_a_hole_where_the_note_of_the_run_is_gone() {
         let said = [Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() }];
         let look = Look::default();
         let (clean, noted, failing) = (false, false, false);
-        let start = StartBeside { clean, noted, failing, said: &said, look: &look };
+        let start = StartBeside { clean, noted, failing, refused: &[], said: &said, look: &look };
         walk.started_beside(&start, 100);
         walk.findings.first().map(|broken| broken.kind)
     };
@@ -242,10 +242,16 @@ fn a_start_beside_the_run_that_has_noted_itself_leaves_no_doubt_about_holes() {
         let look = Look::default();
         let (clean, failing) = (false, false);
         let whole = [Recovered { end: 3, ..recovered() }];
-        walk.started_beside(&StartBeside { clean, noted, failing, said: &whole, look: &look }, 100);
+        walk.started_beside(
+            &StartBeside { clean, noted, failing, refused: &[], said: &whole, look: &look },
+            100,
+        );
         walk.goes_down(CrashKind::Power, 100);
         let said = [Recovered { end: 3, damage: vec![(log(0), 0, 40, 1, 2)], ..recovered() }];
-        walk.started_beside(&StartBeside { clean, noted: true, failing, said: &said, look: &look }, 100);
+        walk.started_beside(
+            &StartBeside { clean, noted: true, failing, refused: &[], said: &said, look: &look },
+            100,
+        );
         walk.findings.first().map(|broken| broken.kind)
     };
     assert_eq!(story(true), Some("false alarm"));

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use faults::Errno;
+
 use super::Walk;
 use crate::oracle::look::Look;
-use crate::oracle::model::Topic;
+use crate::oracle::model::{Partition, Topic};
 use crate::oracle::p03_never_wrong::{self, Given};
 use crate::oracle::{Promise, p08_idempotent};
-use crate::trace::{Again, Answer, CrashKind, Image, Millis, Moment, Recovered};
+use crate::trace::{Again, Answer, CrashKind, DiskOp, Image, Millis, Moment, Recovered};
 
 /// What a start of the broker has come to that is no part of the run.
 #[derive(Clone, Copy)]
@@ -19,6 +21,8 @@ pub(crate) struct StartBeside<'a> {
     pub(crate) noted: bool,
     /// Whether the device could fail it.
     pub(crate) failing: bool,
+    /// What the disk refused it, though it does not fail.
+    pub(crate) refused: &'a [(DiskOp, usize)],
     /// What it said, by topic and partition.
     pub(crate) said: &'a [Recovered],
     /// What was found in it.
@@ -42,11 +46,16 @@ impl Walk {
     /// A broker that was started on what is left, beside the run.
     pub(crate) fn started_beside(&mut self, start: &StartBeside<'_>, at: Millis) {
         self.model.starts += 1;
+        self.disk_refused(start.refused, usize::MAX);
         self.came_up(start.clean, start.said);
         self.model.notes_lost &= !start.noted;
+        let is_read_only = start.refused.iter().any(|(op, _)| op.result == Err(Errno::EROFS));
+        let may_fence = start.failing || is_read_only;
         for said in start.said {
-            self.recovered(said, start.failing);
-            if !start.failing {
+            let known = self.model.partition(&said.topic, said.partition);
+            let lacks_its_copy = known.is_some_and(Partition::may_lack_its_copy);
+            self.recovered(said, may_fence);
+            if !may_fence && !lacks_its_copy {
                 self.takes_writes(said);
             }
         }
@@ -70,6 +79,13 @@ impl Walk {
             self.image(Moment::Recovered, image);
         }
         self.looked(look);
+    }
+
+    /// What the disk refused a start beside the run, up to so many steps of what that did to it.
+    pub(crate) fn disk_refused(&mut self, refused: &[(DiskOp, usize)], until: usize) {
+        for (op, _) in refused.iter().filter(|(_, steps)| *steps <= until) {
+            self.disk(op);
+        }
     }
 
     /// A start that did not come to its end has taken back what a clean stop left. It may have found one that nobody was told

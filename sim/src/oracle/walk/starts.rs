@@ -23,9 +23,7 @@ impl Walk {
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
-            // Where the last sync has failed, its log has to be copied, for which there may be no room.
-            let no_room = |known: &Partition| known.durable.has_failed() && known.failures.has_any();
-            if !failed && !self.model.lying && !known.is_some_and(no_room) {
+            if !failed && !self.model.lying && !known.is_some_and(Partition::may_lack_its_copy) {
                 self.takes_writes(said);
             }
             self.recovered(said, may_fence);
