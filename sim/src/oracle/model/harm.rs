@@ -21,6 +21,9 @@ pub struct Harm {
     rot_unseen: bool,
     /// A sector of it cannot be read, or could not when the broker was started for the last time.
     unreadable: bool,
+    /// That ever was so. A start goes on behind such a sector and marks the log as damaged: what a power loss has taken of it, or
+    /// takes, stays a hole.
+    scarred: bool,
     /// A power loss came: offsets that nobody was promised may be holes.
     shaken: bool,
     /// A broker was started on it that could not know of the power loss: what was noted was taken back, or changed by hand.
@@ -70,7 +73,8 @@ impl Harm {
 
     /// A sector of it cannot be read any more.
     pub fn unreadable(&mut self) {
-        self.unreadable = true;
+        (self.unreadable, self.scarred) = (true, true);
+        self.hurt |= self.shaken;
     }
 
     /// Every sector of it can be read again.
@@ -81,6 +85,7 @@ impl Harm {
     /// The lights went out.
     pub fn shaken(&mut self) {
         self.shaken = true;
+        self.hurt |= self.scarred;
     }
 
     /// A broker is started on it that does not know whether the lights went out.

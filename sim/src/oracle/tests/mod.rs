@@ -9,6 +9,7 @@ mod idempotent;
 mod kept;
 mod live;
 mod lost_topics;
+mod no_room;
 mod refused_absent;
 mod retained;
 mod routed;

@@ -46,16 +46,23 @@ impl Walk {
     /// A broker that was started on what is left, beside the run.
     pub(crate) fn started_beside(&mut self, start: &StartBeside<'_>, at: Millis) {
         self.model.starts += 1;
+        // A device that fails does so again, and nobody says where.
+        if !start.failing {
+            self.disk_errors.start_begins();
+            self.model.all_mut().for_each(Partition::start_begins);
+        }
+        // What there is no room for harms a partition, and is no reason to fence it.
+        let excused: Vec<bool> = start.said.iter().map(|said| self.may_be_fenced(said)).collect();
         self.disk_refused(start.refused, usize::MAX);
         self.came_up(start.clean, start.said);
         self.model.notes_lost &= !start.noted;
         let is_read_only = start.refused.iter().any(|(op, _)| op.result == Err(Errno::EROFS));
         let may_fence = start.failing || is_read_only;
-        for said in start.said {
+        for (said, excused) in start.said.iter().zip(excused) {
             let known = self.model.partition(&said.topic, said.partition);
             let lacks_its_copy = known.is_some_and(Partition::may_lack_its_copy);
             self.recovered(said, may_fence);
-            if !may_fence && !lacks_its_copy {
+            if !(may_fence || lacks_its_copy || excused) {
                 self.takes_writes(said);
             }
         }

@@ -23,7 +23,8 @@ impl Walk {
         for said in said {
             let known = self.model.partition(&said.topic, said.partition);
             let may_fence = failed || known.is_some_and(|known| known.harm.at_odds());
-            if !failed && !self.model.lying && !known.is_some_and(Partition::may_lack_its_copy) {
+            let lacks_its_copy = known.is_some_and(Partition::may_lack_its_copy);
+            if !(failed || self.model.lying || lacks_its_copy || self.may_be_fenced(said)) {
                 self.takes_writes(said);
             }
             self.recovered(said, may_fence);
@@ -78,18 +79,23 @@ impl Walk {
         }
     }
 
-    /// Where nothing has failed in a start, only harm that was done to a partition excuses it from taking writes.
+    /// Nothing excuses a partition from taking writes.
     pub(super) fn takes_writes(&mut self, said: &Recovered) {
-        let Some(why) = &said.fenced else { return };
-        let is_harmed =
-            |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
-        let known = self.model.partition(&said.topic, said.partition);
-        let came_back = known.is_none() && self.topic_changes.is_doubtful(&said.topic);
-        if !came_back && !known.is_some_and(is_harmed) {
+        if let Some(why) = &said.fenced {
             let expected = ("the partition takes writes after a restart", why.as_str());
             let what = name(&said.topic, said.partition);
             self.findings.broke(Promise::Live, "fenced", what, expected, &[]);
         }
+    }
+
+    /// Whether what was done to a partition, or what became of its topic, excuses it from taking writes after a start in which
+    /// nothing has failed.
+    pub(super) fn may_be_fenced(&self, said: &Recovered) -> bool {
+        let is_harmed =
+            |known: &Partition| known.harm.explains_missing_records() || known.harm.is_unreadable();
+        let known = self.model.partition(&said.topic, said.partition);
+        let came_back = known.is_none() && self.topic_changes.is_doubtful(&said.topic);
+        came_back || known.is_some_and(is_harmed)
     }
 
     /// What a start says of one partition. `may_fence`: whether something excuses it from taking writes.
