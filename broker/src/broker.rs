@@ -158,7 +158,7 @@ impl<D: Disk> Broker<D> {
         if self.is_closing() {
             return Err(Error::ShuttingDown);
         }
-        match self.read_only() {
+        match self.read_only().map(str::to_owned).or_else(|| self.lost_home()) {
             Some(reason) => {
                 Err(Error::Fenced { what: "the data directory".into(), reason, is_found_so: true })
             }
@@ -166,10 +166,14 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Why nothing can be written at all, where that is so: as the start has found, or since the data directory has lost its name.
-    pub fn read_only(&self) -> Option<String> {
-        let lost = || self.0.home.check().err().map(|e| e.to_string());
-        self.0.read_only.clone().or_else(lost)
+    /// Why nothing can be written at all, where the start has found that it is so.
+    pub fn read_only(&self) -> Option<&str> {
+        self.0.read_only.as_deref()
+    }
+
+    /// Since when its name leads somewhere else or nowhere, the data directory gets no new files; what is open can be written to.
+    pub fn lost_home(&self) -> Option<String> {
+        self.0.home.check().err().map(|e| e.to_string())
     }
 
     /// Why it is not written down that it was started, where it is not.

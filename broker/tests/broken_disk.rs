@@ -454,6 +454,8 @@ async fn a_data_directory_that_cannot_be_written_is_unhealthy() {
         }
         let health = page(&broker, "/health").await;
         assert!(health.starts_with("HTTP/1.1 503"), "{how}: {health}");
+        // What is open can be written to, wherever it is now.
+        assert_eq!(health.contains("stored where no start finds them"), how == "moved away", "{health}");
     }
 }
 

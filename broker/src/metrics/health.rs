@@ -31,6 +31,9 @@ impl Health {
         let mut health = Self::default();
         if let Some(why) = broker.read_only() {
             health.refuses.push(format!("nothing is stored, and no topic made or deleted: {why}"));
+        } else if let Some(why) = broker.lost_home() {
+            let where_to = "records are stored where no start finds them, until a log is full";
+            health.refuses.push(format!("{where_to}, and no topic is made or deleted: {why}"));
         }
         if let Some(why) = broker.unnoted() {
             match broker.had_no_room() {
