@@ -12,7 +12,7 @@ use crate::executor;
 use crate::outcome::{Failure, failures};
 use crate::scenario::{BrokerSettings, Profile, Scenario, unfold};
 use crate::source_line::SourceLine;
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, Millis, Trace};
 use crate::world::host::log_settings;
 
 /// Under which name the machine is started after the lights went out in the run.
@@ -127,6 +127,13 @@ impl Run {
         let step = self.history.steps().get(point.steps).filter(|_| point.steps < self.len);
         let limits = step.map_or(self.limits_at_end, |step| step.limits);
         if point.choice == Choice::Process { limits } else { limits.after_power_loss() }
+    }
+
+    /// When the operation is done of which a crash behind so many steps leaves a part out: some change the disk in two steps.
+    pub(super) fn under_way(&self, steps: usize) -> Option<Millis> {
+        let mark = self.marks.get(steps)?;
+        let is_inside = steps > 0 && self.marks.get(steps - 1) == Some(mark);
+        is_inside.then(|| self.trace.entries.get(*mark).map(|entry| entry.at))?
     }
 
     /// The places that sync in it.

@@ -250,6 +250,8 @@ impl<'a> Visit<'a> {
     fn point(&mut self, cursor: &Cursor<'_>, steps: usize) {
         let bounds = self.shared.bounds;
         self.report.points += 1;
+        let now = self.now;
+        self.now = self.shared.run.under_way(steps).unwrap_or(now);
         let (crashed, killed) = self.crashed();
         let images = cursor.images();
         self.images(&images, &crashed, (steps, None), bounds.images);
@@ -264,6 +266,7 @@ impl<'a> Visit<'a> {
             self.inside(cursor, steps, len);
             self.now = before;
         }
+        self.now = now;
     }
 
     /// Crashes within the next write.
@@ -513,6 +516,17 @@ mod tests {
         points.sort_unstable();
         points.dedup();
         assert_eq!(points.len(), all);
+    }
+
+    /// A write whose writeback fails changes the disk twice: a record that is there between the two has the time of that write.
+    #[test]
+    fn what_an_operation_leaves_half_done_has_its_time() {
+        let text = "scenario \"t\"\nbroker durability=os\nnet latency=\"3ms\"\ntopic orders\n\
+                    produce orders value=\"a\"\nadvance \"1s\"\n\
+                    fault write \"*.log\" writeback-error\nproduce orders value=\"b\"";
+        let run = Run::new(&crate::scenario::parse("t.kdl", text).expect("it can be read"), 0, None);
+        let report = explore(&run.expect("it runs"), Bounds { cuts: false, depth: 1, ..Bounds::quick() });
+        assert!(report.holds(), "{report}\n{}", report.first.as_ref().expect("a violation"));
     }
 
     /// Of what the scenario does to files itself, no crash comes in the middle; between any two other operations, one does.

@@ -52,6 +52,22 @@ fn a_clean_stop_is_known_whatever_struck_before_it_and_did_no_harm() {
     assert_eq!(story(&lies, &nothing, true), NONE);
 }
 
+/// A start that rots what the stop has noted, and is killed, leaves the next one nothing to know the stop by.
+#[test]
+fn a_note_of_a_stop_that_rots_as_it_is_read_says_nothing_to_the_start_after_that() {
+    let rotten = |path: &'static str| {
+        let killed = move |story: &mut Story| {
+            story.rots(path);
+            story.crash(CrashKind::Power);
+            story.starts();
+        };
+        story(&|_| (), &killed, false)
+    };
+    assert_eq!(rotten("clean"), NONE);
+    assert_eq!(rotten("running"), NONE);
+    assert_eq!(rotten("orders/topic"), ["clean stop forgotten"]);
+}
+
 /// Where another index interval counts, an index may have to be built anew, and the stop is as clean as any.
 #[test]
 fn a_clean_stop_is_known_whatever_the_index_interval() {

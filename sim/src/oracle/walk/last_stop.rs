@@ -53,6 +53,9 @@ impl LastStop {
         self.trouble |= fails;
         self.read_only |= op.result == Err(Errno::EROFS);
         self.taken_back |= takes_back(op);
+        // What the stop has noted is no longer what it was.
+        let is_note = paths::is_mark_of_a_clean_stop(&op.path) || paths::is_note_of_the_run(&op.path);
+        self.in_order &= !(op.rots && is_note);
     }
 
     /// The same, of a call that may have done nothing but to make durable what another one did.
