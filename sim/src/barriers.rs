@@ -10,6 +10,7 @@
 pub mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -98,6 +99,9 @@ pub struct Table {
     pub hung: Vec<Hung>,
     /// Calls in the source that no scenario reaches.
     pub unreached: Vec<SourceLine>,
+    /// Whether somebody has put an end to it before each place was tried: then nothing is said of those that were not, nor of those that
+    /// are not reached.
+    pub is_interrupted: bool,
 }
 
 impl Table {
@@ -115,11 +119,19 @@ struct Reached<'a> {
     exploring: BTreeSet<SourceLine>,
 }
 
-/// Switches off each place in turn. `each` is told of every place when it is done.
-pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) + Sync)) -> Table {
+/// Switches off each place in turn. `each` is told of every place when it is done; `go_on` is asked before each place, and before each
+/// scenario is looked at for the first time.
+pub fn barriers(
+    subjects: &[Subject],
+    effort: Effort,
+    each: &(dyn Fn(&Barrier) + Sync),
+    go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+) -> Table {
     let mut table = Table::default();
     let mut reached = Vec::new();
-    for (subject, found) in subjects.iter().zip(on_all(effort.threads, subjects, |s| reach(s, effort))) {
+    let found = on_all((effort.threads, go_on), subjects, |s| reach(s, effort));
+    let were_all_reached = found.len() == subjects.len();
+    for (subject, found) in subjects.iter().zip(found) {
         match found {
             Ok(found) => reached.push(found),
             Err(what) => table.broken.push((subject.name.clone(), what)),
@@ -132,7 +144,7 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
         }
     }
     let places: Vec<(SourceLine, Vec<&Reached<'_>>)> = places.into_iter().collect();
-    let tried = on_all(effort.threads, &places, |(place, reached)| {
+    let tried = on_all((effort.threads, go_on), &places, |(place, reached)| {
         let Tried { noticed, hung } = without(place, reached, effort);
         let barrier = Barrier { place: place.clone(), reached: reached.len(), noticed };
         each(&barrier);
@@ -141,6 +153,10 @@ pub fn barriers(subjects: &[Subject], effort: Effort, each: &(dyn Fn(&Barrier) +
     for (barrier, hung) in tried {
         table.hung.extend(hung);
         table.barriers.push(barrier);
+    }
+    if !were_all_reached || table.barriers.len() < places.len() {
+        table.is_interrupted = true;
+        return table;
     }
     let known: BTreeSet<&SourceLine> = places.iter().map(|(place, _)| place).collect();
     table.unreached = source::places().into_iter().filter(|place| !known.contains(place)).collect();
@@ -175,7 +191,7 @@ fn endless(effort: Effort) -> String {
 
 /// The crash points of a run; where a recovery does not come to its end, which.
 fn visited(run: &Run, bounds: Bounds, patience: Duration) -> Result<Report, String> {
-    match explore_within(run, bounds, patience, || ()) {
+    match explore_within(run, bounds, patience, || ControlFlow::Continue(())) {
         Ok(Ok(report)) => Ok(report),
         Ok(Err(crash)) => {
             Err(format!("the recovery has not come to its end after {} s {crash}", patience.as_secs()))
@@ -271,14 +287,21 @@ fn passes(effort: Effort) -> Vec<Bounds> {
 /// So many images of a crash point are its extremes: see [`crate::explore::Choice`].
 const EXTREMES: u64 = 4;
 
-/// What is done to each of them, on so many threads, in their order.
-fn on_all<'a, T: Sync, R: Send>(threads: usize, all: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+/// What is done to each of them, on so many threads, in their order; to the first ones only, where it does not go on to the end.
+fn on_all<'a, T: Sync, R: Send>(
+    (threads, go_on): (usize, &(dyn Fn() -> ControlFlow<()> + Sync)),
+    all: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 let taken = || {
+                    if go_on().is_break() {
+                        return None;
+                    }
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     all.get(at).map(|one| (at, one))
                 };

@@ -1,14 +1,17 @@
 //! What `sim explore` gives a person who has a violation: a scenario that shows it again through the ordinary executor, and the
 //! place where a sync is missing. The broker has none to show, so one of its syncs is switched off.
 
+use std::io::{BufRead, BufReader};
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use faults::{Op, Site};
+use rustix::process::{Pid, Signal, kill_process};
 use sim::explore::{
     Bounds, Choice, Report, Run, Violation, Whereabouts, explore, explore_telling, explore_within, locate,
 };
@@ -178,7 +181,10 @@ fn what_is_no_crash_point_is_told() {
 fn a_panic_is_told_with_the_crash_that_was_looked_at() {
     let run = recorded("torn_tail");
     let calls = AtomicUsize::new(0);
-    let panics = || assert!(calls.fetch_add(1, Ordering::Relaxed) < 3, "what it says");
+    let panics = || {
+        assert!(calls.fetch_add(1, Ordering::Relaxed) < 3, "what it says");
+        ControlFlow::Continue(())
+    };
     for threads in [1, 2] {
         calls.store(0, Ordering::Relaxed);
         let bounds = Bounds { threads: NonZeroUsize::new(threads), ..bounds(1) };
@@ -188,6 +194,55 @@ fn a_panic_is_told_with_the_crash_that_was_looked_at() {
         assert!(panicked.starts_with("a panic after disk operation "), "{panicked}");
         assert!(panicked.contains("what it says"), "{panicked}");
     }
+}
+
+/// Nothing is called exhaustive that somebody has put an end to.
+#[test]
+fn who_has_enough_is_told_how_much_was_visited() {
+    let run = recorded("torn_tail");
+    for threads in [1, 2] {
+        let calls = AtomicUsize::new(0);
+        let third_is_enough = || match calls.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        let bounds = Bounds { threads: NonZeroUsize::new(threads), cuts: false, ..bounds(1) };
+        let report = explore_telling(&run, bounds, &Whereabouts::default(), &third_is_enough);
+        assert!(report.is_interrupted && report.holds());
+        assert!((3..=2 + threads as u64).contains(&report.points), "{report}");
+        let says = format!("interrupted after {} of at most {} crash points", report.points, run.len + 1);
+        assert!(report.to_string().contains(&says), "{report}");
+        assert!(!report.to_string().contains("exhaustive"), "{report}");
+    }
+}
+
+/// Ctrl-C ends the scenario under way, too, and leaves those out that come after it.
+#[test]
+#[allow(clippy::disallowed_methods)] // it waits for another process
+fn who_interrupts_an_exploration_is_told_what_it_came_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Minutes of work each.
+    let text =
+        "scenario \"t\"\ntopic orders\nproduce orders size=2000 count=40\nrestart\nproduce orders count=40";
+    let files = ["a.kdl", "b.kdl"].map(|name| dir.path().join(name));
+    files.iter().for_each(|file| std::fs::write(file, text).expect("it is written"));
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_sim"))
+        .arg("explore")
+        .args(&files)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sim runs");
+    let mut out = BufReader::new(sim.stdout.take().expect("it is piped")).lines();
+    let mut until = |what: &str| {
+        let mut lines = out.by_ref().map(|line| line.expect("it is text"));
+        lines.find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("it does not say: {what}"))
+    };
+    until("explore a");
+    // It says so before it begins; the signals were waited for before that.
+    kill_process(Pid::from_child(&sim), Signal::INT).expect("it runs");
+    until("interrupted after ");
+    assert_eq!(until("1 explored"), "1 explored, none failed");
+    assert_eq!(sim.wait().expect("it ends").code(), Some(130));
 }
 
 /// A thread that does not go on is seen from outside, and at which crash.
@@ -202,6 +257,7 @@ fn a_thread_that_hangs_is_late() {
             hangs.wait();
             goes_on.wait();
         }
+        ControlFlow::Continue(())
     };
     std::thread::scope(|scope| {
         let explored = scope.spawn(|| explore_telling(&run, bounds(1), &whereabouts, &hang));
@@ -228,6 +284,7 @@ fn an_image_that_hangs_is_left_behind() {
                     std::thread::park();
                 }
             }
+            ControlFlow::Continue(())
         };
         explore_within(&run, bounds(1), patience, done).expect("there are threads")
     };

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::find::find;
+use super::interrupt::{self, Interrupt};
 use super::out::{complain, say};
 use super::{duration, hurry, images};
 use sim::barriers::{Barrier, Effort, Hung, Subject, Table, barriers};
@@ -44,10 +46,13 @@ pub struct Barriers {
 
 impl Barriers {
     /// Exit code 0: some scenario notices each. 1: one is noticed by none, or reached by none, or a scenario fails with every
-    /// sync in place. 2: a scenario is wrong. 4: the harness failed, or a run, or a recovery, took too long.
+    /// sync in place. 2: a scenario is wrong. 4: the harness failed, or a run, or a recovery, took too long. 130: it was interrupted, and each that was tried by then
+    /// was noticed.
     #[allow(clippy::disallowed_methods)] // how long it took is told to a person, and nothing depends on it
     pub fn run(&self) -> ExitCode {
         let began = Instant::now();
+        let interrupt = Interrupt::watch().ok();
+        let go_on = || interrupt.as_ref().map_or(ControlFlow::Continue(()), Interrupt::go_on);
         let subjects = match self.subjects() {
             Ok(subjects) => subjects,
             Err(code) => return code,
@@ -61,16 +66,21 @@ impl Barriers {
         let effort = Effort { bounds, all: self.all, threads, patience: self.patience };
         let bar =
             if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let table = barriers(&subjects, effort, &|barrier| {
+        let each = |barrier: &Barrier| {
             bar.set_message(format!("{} of them done, last {}", bar.position() + 1, barrier.place));
             bar.inc(1);
-        });
+        };
+        let table = barriers(&subjects, effort, &each, &go_on);
         bar.finish_and_clear();
         self.tell(&table, subjects.len(), began.elapsed());
         if !table.hung.is_empty() {
             return ExitCode::from(4);
         }
-        ExitCode::from(u8::from(!table.holds()))
+        match (table.holds(), table.is_interrupted) {
+            (true, false) => ExitCode::SUCCESS,
+            (true, true) => ExitCode::from(interrupt::CODE),
+            (false, _) => ExitCode::FAILURE,
+        }
     }
 
     /// The scenarios that are to notice, each run once with every sync in place.
@@ -106,6 +116,9 @@ impl Barriers {
         }
         for place in &table.unreached {
             say!("{:<40} no scenario reaches it", place.to_string());
+        }
+        if table.is_interrupted {
+            say!("interrupted: of the others, nothing is known");
         }
         let all = table.barriers.len() + table.unreached.len();
         let unnoticed = table.barriers.iter().filter(|barrier| barrier.noticed.is_empty()).count();

@@ -1,6 +1,7 @@
 //! `sim explore FILE`: every crash point of a scenario.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use clap::Args;
 
 use super::bar::Bar;
 use super::find::find;
+use super::interrupt::{self, Interrupt};
 use super::keep::keep;
 use super::out::{complain, say};
 use super::{duration, hurry, images, number};
@@ -74,18 +76,24 @@ fn profile(name: &str) -> Result<Profile, String> {
 
 impl Explore {
     /// Exit code 0: all held. 1: a promise was broken, or the run itself failed. 2: the scenario is wrong. 4: the harness failed,
-    /// or what was found could not be kept.
+    /// or what was found could not be kept. 130: it was interrupted, and all had held until then.
     pub fn run(&self) -> ExitCode {
         if let Err(code) = super::syncs(self.without.as_ref()) {
             return code;
         }
+        let interrupt = Interrupt::watch().ok();
+        let go_on = || interrupt.as_ref().map_or(ControlFlow::Continue(()), Interrupt::go_on);
         let mut codes = Vec::new();
         let files = match find(&self.paths) {
             Ok(files) => files,
             Err(code) => return code,
         };
-        let (mut explored, mut broken) = (0, Vec::new());
+        let (mut explored, mut broken, mut is_interrupted) = (0, Vec::new(), false);
         for file in &files {
+            if go_on().is_break() {
+                is_interrupted = true;
+                break;
+            }
             let Ok(scenario) = super::load(&file.path) else {
                 codes.push(2);
                 continue;
@@ -111,8 +119,9 @@ impl Explore {
             codes.extend(run.failures.first().map(Failure::exit_code));
             let whereabouts = Arc::new(Whereabouts::default());
             let watch = self.hurry_images(file, seed, &whereabouts);
-            let report = self.explored(file, &run, &whereabouts);
+            let report = self.explored(file, &run, &whereabouts, &go_on);
             say!("{report}");
+            is_interrupted |= report.is_interrupted;
             if !(run.failures.is_empty() && report.holds()) {
                 broken.push(file.name.as_str());
             }
@@ -134,16 +143,28 @@ impl Explore {
         if files.len() > 1 {
             say!("{}", sums(explored, &broken));
         }
+        if is_interrupted {
+            codes.extend(codes.is_empty().then_some(interrupt::CODE));
+        }
         ExitCode::from(outcome::worst(codes))
     }
 
-    fn explored(&self, file: &ScenarioFile, run: &Run, whereabouts: &Whereabouts) -> Report {
+    fn explored(
+        &self,
+        file: &ScenarioFile,
+        run: &Run,
+        whereabouts: &Whereabouts,
+        go_on: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Report {
         let (images, inner) = (self.limit, self.limit.min(Bounds::default().inner));
         let threads = NonZeroUsize::new(self.threads);
         let bounds = Bounds { images, inner, depth: self.depth, threads, ..Bounds::default() };
         let bar = Bar::new(run.len as u64 + 1);
         bar.name(format!("crash points of {}", file.name));
-        let report = explore_telling(run, bounds, whereabouts, &|| bar.step());
+        let report = explore_telling(run, bounds, whereabouts, &|| {
+            bar.step();
+            go_on()
+        });
         bar.clear();
         report
     }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 
 use faults::{History, Op, Site, Step};
 
@@ -43,7 +44,7 @@ pub fn locate(run: &Run, violation: &Violation, images: u64, whereabouts: &Where
 fn in_the_run(run: &Run, until: usize, images: u64, whereabouts: &Whereabouts) -> Option<Mend> {
     let holds = |run: &Run, from: usize| {
         let bounds = Bounds { images, from, to: Some(until + 1), depth: 1, ..Bounds::default() };
-        explore_telling(run, bounds, whereabouts, &|| {}).holds()
+        explore_telling(run, bounds, whereabouts, &|| ControlFlow::Continue(())).holds()
     };
     earliest(run.history.steps(), until, |behind, path| {
         let mended = run.with_sync(behind, path);
@@ -65,7 +66,7 @@ fn in_recovery(
         let (from, to) = (point.steps, Some(point.steps));
         let threads = Some(NonZeroUsize::MIN);
         let bounds = Bounds { inner: images, from, to, threads, ..Bounds::default() };
-        let report = explore_with(run, bounds, Some(&added), (whereabouts, &|| {}));
+        let report = explore_with(run, bounds, Some(&added), (whereabouts, &|| ControlFlow::Continue(())));
         report.compared > 0 && report.holds()
     })?;
     mend.in_recovery = true;

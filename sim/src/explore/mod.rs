@@ -38,7 +38,7 @@ use std::num::NonZeroUsize;
 pub use locate::{Mend, locate};
 pub use record::{Run, Unexplorable};
 pub use report::{Choice, Crash, Panicked, Point, Report, Violation};
-pub use visit::{explore, explore_telling, explore_within};
+pub use visit::{Done, explore, explore_telling, explore_within};
 pub use whereabouts::Whereabouts;
 pub use witness::{Witness, witness};
 

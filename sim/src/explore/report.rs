@@ -85,6 +85,8 @@ pub struct Report {
     pub sampled: u64,
     /// Bytes inside of writes behind which no crash was tried: of a longer write, not each is a crash point.
     pub uncut: u64,
+    /// Whether somebody has put an end to it before all was visited.
+    pub is_interrupted: bool,
     /// Images that broke a promise.
     pub violations: u64,
     /// The first of them.
@@ -122,6 +124,7 @@ impl Report {
         self.compared += other.compared;
         self.sampled += other.sampled;
         self.uncut += other.uncut;
+        self.is_interrupted |= other.is_interrupted;
         self.violations += other.violations;
         self.sites.extend(other.sites);
         let earlier = |a: &Violation, b: &Violation| a.point.cmp(&b.point).then(a.nested.cmp(&b.nested));
@@ -175,7 +178,12 @@ impl fmt::Display for Report {
         let took = self.took.as_secs_f64();
         let on = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
         writeln!(f, "states/s         {:>10.0}  per thread ({on}, {took:.2} s)", self.rate())?;
+        if self.is_interrupted {
+            let all = self.operations + 1;
+            writeln!(f, "interrupted after {} of at most {all} crash points", self.points)?;
+        }
         match (self.sampled, self.uncut) {
+            _ if self.is_interrupted => {}
             (0, 0) => writeln!(f, "exhaustive: every legal image of every crash point")?,
             (0, n) => writeln!(
                 f,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -43,6 +44,9 @@ struct Judged {
     deeper: bool,
 }
 
+/// Told of each crash point that is done with; says whether to go on.
+pub type Done<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
+
 /// What the threads share.
 pub(super) struct Shared<'a> {
     pub(super) run: &'a Run,
@@ -58,8 +62,8 @@ pub(super) struct Shared<'a> {
     added_sync: Option<&'a AddedSync>,
     /// Is told which image each thread takes up.
     pub(super) whereabouts: &'a Whereabouts,
-    /// Is told of each crash point that is done with.
-    done: &'a (dyn Fn() + Sync),
+    /// Is told of each crash point that is done with, and says whether to go on.
+    done: Done<'a>,
 }
 
 /// A sync that is added to a recovery.
@@ -76,16 +80,12 @@ pub(super) struct AddedSync {
 
 /// Explores a run. With a violation, crash points behind the first that has one are left out.
 pub fn explore(run: &Run, bounds: Bounds) -> Report {
-    explore_telling(run, bounds, &Whereabouts::default(), &|| {})
+    explore_telling(run, bounds, &Whereabouts::default(), &|| ControlFlow::Continue(()))
 }
 
-/// As [`explore`]; `done` is called after each crash point, of which there are at most as many as operations, and one.
-pub fn explore_telling(
-    run: &Run,
-    bounds: Bounds,
-    whereabouts: &Whereabouts,
-    done: &(dyn Fn() + Sync),
-) -> Report {
+/// As [`explore`]; `done` is called after each crash point, of which there are at most as many as operations, and one. Where it says
+/// that it is enough, the others are left out, and the report says so.
+pub fn explore_telling(run: &Run, bounds: Bounds, whereabouts: &Whereabouts, done: Done<'_>) -> Report {
     explore_with(run, bounds, None, (whereabouts, done))
 }
 
@@ -95,7 +95,7 @@ pub fn explore_within(
     run: &Run,
     bounds: Bounds,
     patience: Duration,
-    done: impl Fn() + Send + Sync + 'static,
+    done: impl Fn() -> ControlFlow<()> + Send + Sync + 'static,
 ) -> std::io::Result<Result<Report, Crash>> {
     let (run, whereabouts) = (run.clone(), Arc::new(Whereabouts::default()));
     let watched = whereabouts.clone();
@@ -112,7 +112,7 @@ pub(super) fn explore_with(
     run: &Run,
     bounds: Bounds,
     added_sync: Option<&AddedSync>,
-    (whereabouts, done): (&Whereabouts, &(dyn Fn() + Sync)),
+    (whereabouts, done): (&Whereabouts, Done<'_>),
 ) -> Report {
     let began = Instant::now();
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -201,7 +201,10 @@ impl<'a> Visit<'a> {
             let is_asked = steps >= bounds.from && !self.is_half_done(steps);
             if is_asked && steps % threads == self.thread {
                 self.point(&cursor, steps);
-                (self.shared.done)();
+                if (self.shared.done)().is_break() {
+                    self.report.is_interrupted = true;
+                    return;
+                }
             }
             if !cursor.advance() {
                 return;

@@ -239,9 +239,10 @@ impl Model {
     }
 
     /// Whether a power loss may have left holes in this partition: in what nobody was promised, where anything was written to be
-    /// promised when synced, or a broker could not know that nothing was. Anywhere else they are cut off.
+    /// promised when synced, where a broker could not know that nothing was, or in a log that is marked as damaged. Anywhere else
+    /// they are cut off.
     pub fn may_have_holes(&self, known: &Partition) -> bool {
-        known.harm.is_shaken() && (self.was_always || known.harm.is_unnoted())
+        known.harm.is_shaken() && (self.was_always || known.harm.is_unnoted() || known.harm.is_scarred())
     }
 
     /// A topic becomes known, with what has been sent to it: requests that were not over at this entry of the trace, when

@@ -74,7 +74,6 @@ impl Harm {
     /// A sector of it cannot be read any more.
     pub fn unreadable(&mut self) {
         (self.unreadable, self.scarred) = (true, true);
-        self.hurt |= self.shaken;
     }
 
     /// Every sector of it can be read again.
@@ -85,7 +84,6 @@ impl Harm {
     /// The lights went out.
     pub fn shaken(&mut self) {
         self.shaken = true;
-        self.hurt |= self.scarred;
     }
 
     /// A broker is started on it that does not know whether the lights went out.
@@ -181,6 +179,11 @@ impl Harm {
     /// Whether a sector of it could not be read at the last start, or cannot be now.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable
+    }
+
+    /// Whether a start may have marked it as damaged, so that a hole in it stays, whatever has left that.
+    pub fn is_scarred(&self) -> bool {
+        self.scarred
     }
 
     /// Whether the lights ever went out over it.
