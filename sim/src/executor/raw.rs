@@ -27,6 +27,8 @@ pub(super) struct RawConnections {
     input: BytesMut,
 }
 
+/// What is said where there is none.
+const NO_CONNECTION: &str = "→ no connection";
 /// The longest answer that is read.
 const ANSWER_BYTES: usize = 64 << 20;
 /// Topics of more partitions that somebody makes with bytes of his own are not looked at.
@@ -55,6 +57,7 @@ pub(super) async fn step(actor: &mut Actor, node: &Node) {
             let open = actor.stage.races.running() && receive.expect == ReceiveExpect::Any;
             actor.say_if(node.id, if open { TIMING.to_owned() } else { said.clone() }, said);
         }
+        Step::HalfClose | Step::Close if actor.raw.streams.is_empty() => actor.say(node.id, NO_CONNECTION),
         Step::HalfClose => {
             if let Some(stream) = actor.raw.streams.last_mut() {
                 let _ = stream.shutdown().await;
@@ -77,7 +80,7 @@ async fn connect(actor: &mut Actor) -> bool {
 
 async fn send(actor: &mut Actor, id: u32, send: &Send) {
     if actor.raw.streams.is_empty() && !connect(actor).await {
-        return actor.say(id, "→ no connection");
+        return actor.say(id, NO_CONNECTION);
     }
     let body = send.bytes.bytes(0, actor.round);
     let mut bytes = Vec::new();
@@ -181,7 +184,7 @@ fn read(answer: Option<response::Kind>) -> (String, Came) {
 
 async fn receive_one(actor: &mut Actor, receive: &Receive) -> (String, Came) {
     let raw = &mut actor.raw;
-    let Some(stream) = raw.streams.last_mut() else { return ("→ no connection".into(), Came::Unconnected) };
+    let Some(stream) = raw.streams.last_mut() else { return (NO_CONNECTION.into(), Came::Unconnected) };
     let deadline = tokio::time::Instant::now() + receive.within;
     loop {
         if let Frame::Whole(len) = wire::frame(&raw.input, ANSWER_BYTES) {

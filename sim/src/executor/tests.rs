@@ -151,6 +151,19 @@ fn a_broker_that_is_down_is_down_since_it_went_down() {
 }
 
 #[test]
+fn to_close_what_is_not_open_is_told() {
+    let said = |steps: &str| {
+        let scenario = parse("t.kdl", &format!("scenario \"t\"\n{steps}\n")).expect("it can be read");
+        snapshot::render(&outcome::run(&scenario, 0)).matches("no connection").count()
+    };
+    assert_eq!(said("open\nclose"), 0);
+    assert_eq!(said("open\nhalf-close\nclose"), 0);
+    assert_eq!(said("close"), 1);
+    assert_eq!(said("half-close"), 1);
+    assert_eq!(said("open\nclose\nclose"), 1);
+}
+
+#[test]
 fn an_image_that_no_power_loss_leaves_is_impossible_and_their_number_is_said() {
     let run = |number: &str| {
         let steps = "topic orders\nproduce orders value=\"v\"";
