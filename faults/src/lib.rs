@@ -106,6 +106,7 @@
 //! | [`Process`], [`File`], [`Dir`], [`Lock`] | one run of a program, and what dies with it |
 //! | [`Fault`], [`Kind`] | what goes wrong, and where it is aimed |
 //! | [`History`], [`Cursor`] | recorded once, applied again to any prefix, syncs left out or added ([`History::without_syncs`]) |
+//! | [`Limits`] | what keeps a disk from taking changes: part of each step of a history, to be put on what is made of an image |
 //! | [`Images`], [`Image`] | what a power loss may leave: counted, numbered, drawn; each a [`Disk`] for the asking |
 //! | [`Moment`], [`AtWork`], [`Unfinished`] | jobs whose syncs take their time |
 //! | [`Event`] | what happened, for a trace |

@@ -1,9 +1,10 @@
 //! Every crash point of a scenario: what could power loss have left there, and does the broker recover from it?
 //!
 //! The scenario is executed once. From the disk's history every prefix is built, and inside each write several cuts; of each, the
-//! images that power loss could legally leave. The broker's own recovery opens each distinct image, and the oracle judges what it
-//! finds against what clients had been told by then: the same oracle, fed the same trace up to that point. Then recovery itself
-//! is crashed at each of its own operations: what recovers from that is judged in the same way, and must come to the same bytes.
+//! images that power loss could legally leave. The broker's own recovery opens each distinct image, on a disk that is as full or as
+//! read-only as it was there, and the oracle judges what it finds against what clients had been told by then: the same oracle, fed
+//! the same trace up to that point. Then recovery itself is crashed at each of its own operations: what recovers from that is judged
+//! in the same way, and must come to the same bytes.
 //!
 //! Nothing is executed again that can be derived: images share what they have in common, an image that was recovered once is
 //! known by its hash, and a sync that is switched off is left out of the history instead of out of the
