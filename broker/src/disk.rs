@@ -260,7 +260,9 @@ impl Disk for OsDisk {
     }
 
     fn links(&self, path: &Path) -> io::Result<u64> {
-        Ok(fs::metadata(path)?.nlink())
+        let found = fs::metadata(path)?;
+        // The links of a directory are those within it.
+        Ok(if found.is_dir() { 1 } else { found.nlink() })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

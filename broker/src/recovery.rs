@@ -440,19 +440,20 @@ impl<D: Disk> Recovery<'_, D> {
     /// Opens the last segment for appending. `None`: it cannot be written, and is served as it is.
     fn activate(&mut self, last: &Looked) -> io::Result<Option<Active<D::File>>> {
         let base = last.sealed.base;
-        let owned = self.own(&self.path(base, Kind::Log));
-        let open = |kind, how| self.disk.open(&files::segment_path(self.told.dir, base, kind), how);
+        let owned = self.own(&self.path(base, Kind::Log)).map_err(|e| e.to_string());
+        let open = |kind, how| {
+            let path = files::segment_path(self.told.dir, base, kind);
+            let say = |e| format!("{} cannot be opened for writing: {e}", name_of(&path));
+            self.disk.open(&path, how).map_err(say)
+        };
         let opened = owned.and_then(|()| {
             let log = open(Kind::Log, Open::Write)?;
             Ok((log, open(Kind::Index, Open::Create)?, open(Kind::TimeIndex, Open::Create)?))
         });
         let (log, index, time_index) = match opened {
             Ok(files) => files,
-            Err(e) => {
-                self.fence(format!(
-                    "{} cannot be opened for writing: {e}",
-                    name_of(&self.path(base, Kind::Log))
-                ));
+            Err(why) => {
+                self.fence(why);
                 return Ok(None);
             }
         };

@@ -173,3 +173,26 @@ async fn a_shared_index_that_cannot_be_copied_is_built_anew() {
     assert_eq!(copy.files(), before);
     assert_eq!(shared(&bench), BTreeSet::new());
 }
+
+/// A directory has as many links as directories are in it, and is no file that is shared. Where one stands in the place of a file
+/// that is needed, the file is named.
+#[tokio::test]
+async fn a_directory_in_the_place_of_a_file_is_called_no_hard_link() {
+    for name in [INDEX_0, TIME_INDEX_0, "synced"] {
+        let bench = Bench::new(settings());
+        let (broker, partition) = bench.one_partition().await;
+        append(&partition, &["a", "b"]).await;
+        partition.idle().await;
+        drop((broker, partition));
+        let _ = fs::remove_file(bench.path(name));
+        fs::create_dir(bench.path(name)).unwrap();
+        fs::create_dir(bench.path(name).join("within")).unwrap();
+        let (_broker, partition) = bench.one_partition().await;
+        assert_eq!(read_all(&partition), ["a", "b"], "{name}");
+        // Without a note of syncs it takes writes.
+        let why = (name != "synced").then(|| format!("{name} cannot be opened for writing: Is a directory"));
+        let fenced = partition.fenced();
+        assert_eq!(fenced.as_ref().map(|said| said.split(" (").next().unwrap()), why.as_deref());
+        assert!(bench.path(name).join("within").exists(), "it is not ours");
+    }
+}

@@ -413,6 +413,27 @@ fn named_pipes_are_told_and_not_waited_for() {
     assert!(said.lines().any(|l| l.contains("notes serves nothing") && l.contains(is_pipe)), "{said}");
 }
 
+#[test]
+fn what_has_the_name_of_a_partition_and_is_no_directory_is_not_called_missing() {
+    names_each(&[
+        ("fault: t/0: the partition's directory is missing", |data| {
+            std::fs::remove_dir_all(data.join("t/0"))
+        }),
+        ("fault: t/0: cannot be read: Not a directory", |data| {
+            std::fs::remove_dir_all(data.join("t/0"))?;
+            std::fs::write(data.join("t/0"), b"")
+        }),
+        ("fault: t/0: cannot be read: No such file", |data| {
+            std::fs::remove_dir_all(data.join("t/0"))?;
+            std::os::unix::fs::symlink("nowhere", data.join("t/0"))
+        }),
+        ("fault: t/0: cannot be read: Too many levels of symbolic links", |data| {
+            std::fs::remove_dir_all(data.join("t/0"))?;
+            std::os::unix::fs::symlink("0", data.join("t/0"))
+        }),
+    ]);
+}
+
 type Breaks = fn(&std::path::Path) -> std::io::Result<()>;
 
 /// What is broken so is said so, and the exit code is 1.
